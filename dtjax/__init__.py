@@ -1,0 +1,47 @@
+"""Vectorised Monte Carlo of synchronisation in distributed SGD.
+
+Importing this loads nothing heavy: each name brings its module when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dtjax import delays as delays
+    from dtjax import policies as policies
+    from dtjax.clock import Run as Run
+    from dtjax.clock import resume as resume
+    from dtjax.clock import simulate as simulate
+    from dtjax.cluster import Cluster as Cluster
+    from dtjax.types import Trace as Trace
+    from dtjax.types import seconds as seconds
+    from dtjax.types import staleness as staleness
+
+__version__ = "0.1.0"
+
+_NAMES = {
+    "Cluster": "dtjax.cluster",
+    "Run": "dtjax.clock",
+    "Trace": "dtjax.types",
+    "resume": "dtjax.clock",
+    "seconds": "dtjax.types",
+    "simulate": "dtjax.clock",
+    "staleness": "dtjax.types",
+}
+_MODULES = ("data", "delays", "models", "policies", "testing", "theory")
+
+__all__ = [*_NAMES, *_MODULES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(importlib.import_module(_NAMES[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"dtjax.{name}")
+    raise AttributeError(f"module 'dtjax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

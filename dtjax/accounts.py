@@ -1,0 +1,119 @@
+"""Where the seconds went: every worker's time, by fate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from dtjax import lanes
+from dtjax.arrival import Clock, absolute
+from dtjax.types import ABSENT, COMPUTING
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Accounts:
+    """The seconds of each worker from 0 to `elapsed`: the seven fates add up to it.
+
+    Batches of runs have leading axes.
+    """
+
+    useful: jax.Array  # f[n] computing gradients that are in an update
+    discarded: jax.Array  # f[n] computing gradients that were thrown away at arrival
+    cancelled: jax.Array  # f[n] computing what an update stopped
+    in_flight: jax.Array  # f[n] computing what has none of these fates yet
+    waiting: jax.Array  # f[n] idle by the policy's decision
+    communicating: jax.Array  # f[n] pulling or pushing
+    queueing: jax.Array  # f[n] computed, and nothing of it moving
+    started: jax.Array  # i[n] computations started
+    used: jax.Array  # i[n] gradients in an update
+    thrown: jax.Array  # i[n] computations whose gradient was discarded
+    stopped: jax.Array  # i[n] computations cancelled
+    buffered: jax.Array  # i[] gradients that wait for the next update
+    updates: jax.Array  # i[] updates made
+    elapsed: jax.Array  # f[] seconds since the run began
+
+    @property
+    def total(self) -> jax.Array:
+        """f[] worker-seconds: n x elapsed."""
+        fates = (
+            self.useful,
+            self.discarded,
+            self.cancelled,
+            self.in_flight,
+            self.waiting,
+            self.communicating,
+            self.queueing,
+        )
+        return jnp.sum(sum(fates[1:], fates[0]), axis=-1)
+
+    def share(self, fate: str) -> jax.Array:
+        """Return a fate's share of all worker-seconds, f[]. `fate` is a field's name."""
+        return jnp.sum(getattr(self, fate), axis=-1) / self.total
+
+    @property
+    def utilisation(self) -> jax.Array:
+        """f[] useful seconds as a share of n x elapsed."""
+        return self.share("useful")
+
+    @property
+    def gradient_rate(self) -> jax.Array:
+        """f[] gradients used a second."""
+        return jnp.sum(self.used, axis=-1) / self.elapsed
+
+    @property
+    def update_rate(self) -> jax.Array:
+        """f[] updates a second."""
+        return self.updates / self.elapsed
+
+    @property
+    def stopped_share(self) -> jax.Array:
+        """f[] computations cancelled, as a share of those started."""
+        return jnp.sum(self.stopped, axis=-1) / jnp.sum(self.started, axis=-1)
+
+    @property
+    def coverage(self) -> jax.Array:
+        """f[n] each worker's share of the used gradients: whose data the model has seen."""
+        return self.used / jnp.maximum(jnp.sum(self.used, axis=-1, keepdims=True), 1)
+
+
+def settle(clock: Clock) -> Accounts:
+    """Make the accounts of a clock, up to its `now`."""
+    n = clock.readers.shape[0]
+    of, at, tally = clock.of, clock.at, clock.tally
+    present, busy = of.phase != ABSENT, of.phase == COMPUTING
+    waits = present & ~busy
+    left = (clock.due - clock.now) + at.low
+    begun = jnp.where(busy, at.seconds - left, 0.0)
+    # A computation whose time is not in the table has begun at this instant, or never ends.
+    begun = jnp.where(jnp.isfinite(begun), begun, 0.0)
+    waited = jnp.where(waits, (clock.now - at.since) - at.low, 0.0)
+
+    buffer = clock.buffer
+    order = jnp.arange(buffer.worker.shape[0], dtype=jnp.int32)
+    owner = jnp.where(order < clock.pending, buffer.worker, n)
+    held = jnp.zeros(n, clock.due.dtype).at[owner].add(buffer.compute, mode="drop")
+    kept = jnp.zeros(n, jnp.int32).at[owner].add(1, mode="drop")
+
+    used = lanes.two_sum(at.computed, at.computed_low, -tally.discarded[0])
+    used = lanes.two_sum(*used, -tally.discarded[1])
+    used = lanes.two_sum(*used, -held)
+    nothing = jnp.zeros_like(clock.due)
+    return Accounts(
+        useful=used[0],
+        discarded=tally.discarded[0],
+        cancelled=tally.cancelled[0],
+        in_flight=begun + held,
+        waiting=lanes.two_sum(*tally.waited, waited)[0],
+        communicating=nothing,
+        queueing=nothing,
+        started=of.step,
+        used=jnp.where(present, clock.done - tally.thrown - kept, 0),
+        thrown=tally.thrown,
+        stopped=tally.stopped,
+        buffered=clock.pending,
+        updates=clock.version,
+        elapsed=absolute(clock),
+    )

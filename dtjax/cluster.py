@@ -1,0 +1,69 @@
+"""The machines: how many workers, how fast, how much each computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dtjax import checks
+from dtjax.delays.law import count
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Cluster:
+    """See `Cluster`."""
+
+    n: int = field(metadata={"static": True})
+    delay: Any
+    examples: jax.Array  # f[n]
+    present: jax.Array | None  # b[n]
+
+
+def Cluster(  # noqa: N802 - a constructor: validation must not run when a pytree is rebuilt
+    n: int,
+    delay: Any,
+    *,
+    examples: checks.Numbers = 1.0,
+    present: checks.Numbers | None = None,
+) -> _Cluster:
+    """Describe the workers.
+
+    Args:
+        n: workers, 1 or more; static.
+        delay: a law of computation times (`dtjax.delays`, or any object with the protocol
+            `dtjax.types.Delay`), seconds.
+        examples: f[] or f[n], the size of a mini-batch: the weight of a gradient in its update,
+            and how many examples the trainer draws.
+        present: b[n], which workers take part; None: all. Traced, so that numbers of workers
+            sweep under `vmap` in one compile.
+
+    Raises:
+        ValueError: if `n` is no integer or below 1, `delay` is no law or is made for another
+            number of workers, `examples` is not positive, or nobody is present.
+
+    Example:
+        >>> from dtjax import delays
+        >>> Cluster(n=4, delay=delays.exponential(1.0), examples=32).n
+        4
+    """
+    n = checks.integer("Cluster", "n", n, low=1)
+    if not (callable(getattr(delay, "init", None)) and callable(getattr(delay, "draw", None))):
+        rule = "must be a law with init and draw, as those of dtjax.delays"
+        raise checks.fail("Cluster", "delay", rule, delay)
+    made_for = count(delay)
+    if made_for is not None and made_for != n:
+        raise checks.fail("Cluster", "delay", f"must be made for n={n} workers", made_for)
+    sizes = checks.real("Cluster", "examples", examples, checks.POSITIVE)
+    if sizes.ndim and sizes.shape != (n,):
+        raise checks.fail("Cluster", "examples", f"must have shape () or ({n},)", sizes.shape)
+    if present is not None:
+        present = jnp.asarray(present, bool)
+        if present.shape != (n,):
+            raise checks.fail("Cluster", "present", f"must have shape ({n},)", present.shape)
+        if checks.is_concrete(present) and not bool(present.any()):
+            raise checks.fail("Cluster", "present", "must hold at least one worker", 0)
+    return _Cluster(n, delay, jnp.broadcast_to(sizes, (n,)), present)

@@ -1,0 +1,111 @@
+"""Closed forms and quadrature for run time and staleness of distributed SGD, binary64 on the host.
+
+Order statistics of compute times, seconds per update of each policy, laws of the staleness. A law
+is any object with `mean`, `variance` and `isf`, so every delay law of the library is one.
+"""
+
+from dtjax.theory._law import Law
+from dtjax.theory.any_law import (
+    order_statistic_mean,
+    order_statistic_variance,
+    unequal_exponential_maximum_mean,
+)
+from dtjax.theory.harmonic import harmonic, harmonic_difference, harmonic_limit
+from dtjax.theory.order_statistics import (
+    exponential_order_statistic_mean,
+    exponential_order_statistic_variance,
+    pareto_order_statistic_mean,
+    pareto_order_statistic_moment,
+    pareto_order_statistic_variance,
+    uniform_order_statistic_mean,
+    uniform_order_statistic_variance,
+)
+from dtjax.theory.runtime_asynchronous import (
+    asp_seconds,
+    deterministic_k_batch_asp_seconds,
+    exponential_k_asp_seconds,
+    fresh_start_k_batch_asp_seconds,
+    k_batch_asp_seconds,
+    unequal_asp_updates_per_second,
+)
+from dtjax.theory.runtime_ssp import (
+    lockstep_ssp_clock_seconds,
+    two_worker_ssp_clocks_per_second,
+    two_worker_ssp_idle_fraction,
+    two_worker_ssp_mean_staleness,
+)
+from dtjax.theory.runtime_synchronous import (
+    bsp_seconds,
+    deterministic_k_batch_bsp_seconds,
+    exponential_k_batch_bsp_cdf,
+    exponential_k_batch_bsp_seconds,
+    exponential_k_batch_bsp_variance,
+    k_bsp_seconds,
+)
+from dtjax.theory.speedup import (
+    asp_over_bsp_gradient_speedup,
+    asp_over_bsp_update_speedup,
+    bsp_utilisation,
+)
+from dtjax.theory.staleness import (
+    asp_mean_staleness,
+    asp_staleness_sum,
+    k_asp_mean_staleness,
+    k_asp_staleness_sum,
+    k_batch_asp_mean_staleness,
+    ssp_staleness_bound,
+    synchronous_mean_staleness,
+    unequal_asp_mean_staleness,
+)
+from dtjax.theory.staleness_laws import (
+    exponential_asp_staleness_pmf,
+    exponential_k_asp_staleness_pmf,
+    exponential_k_batch_asp_staleness_pmf,
+)
+
+__all__ = [
+    "Law",
+    "asp_mean_staleness",
+    "asp_over_bsp_gradient_speedup",
+    "asp_over_bsp_update_speedup",
+    "asp_seconds",
+    "asp_staleness_sum",
+    "bsp_seconds",
+    "bsp_utilisation",
+    "deterministic_k_batch_asp_seconds",
+    "deterministic_k_batch_bsp_seconds",
+    "exponential_asp_staleness_pmf",
+    "exponential_k_asp_seconds",
+    "exponential_k_asp_staleness_pmf",
+    "exponential_k_batch_asp_staleness_pmf",
+    "exponential_k_batch_bsp_cdf",
+    "exponential_k_batch_bsp_seconds",
+    "exponential_k_batch_bsp_variance",
+    "exponential_order_statistic_mean",
+    "exponential_order_statistic_variance",
+    "fresh_start_k_batch_asp_seconds",
+    "harmonic",
+    "harmonic_difference",
+    "harmonic_limit",
+    "k_asp_mean_staleness",
+    "k_asp_staleness_sum",
+    "k_batch_asp_mean_staleness",
+    "k_batch_asp_seconds",
+    "k_bsp_seconds",
+    "lockstep_ssp_clock_seconds",
+    "order_statistic_mean",
+    "order_statistic_variance",
+    "pareto_order_statistic_mean",
+    "pareto_order_statistic_moment",
+    "pareto_order_statistic_variance",
+    "ssp_staleness_bound",
+    "synchronous_mean_staleness",
+    "two_worker_ssp_clocks_per_second",
+    "two_worker_ssp_idle_fraction",
+    "two_worker_ssp_mean_staleness",
+    "unequal_asp_mean_staleness",
+    "unequal_asp_updates_per_second",
+    "unequal_exponential_maximum_mean",
+    "uniform_order_statistic_mean",
+    "uniform_order_statistic_variance",
+]

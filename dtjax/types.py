@@ -1,0 +1,161 @@
+"""The types that the floors share: phases, events, decisions and the trace.
+
+Sizes: `n` workers, `K` widest update (static), `T` updates. Kernels are written for one run;
+callers `vmap`, which puts further axes in front of every array.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+# What a worker is doing: the values of `Clock.phase`.
+ABSENT, COMPUTING, HELD, BLOCKED = -1, 0, 1, 2
+"""No such worker; computing; waits for the next update; waits for slower workers."""
+
+# Why a run stopped: the values of `Run.status`.
+DONE, UNTIL, EXHAUSTED, STUCK = 0, 1, 2, 3
+STATUS = {
+    DONE: "made all the updates asked for",
+    UNTIL: "reached `until`",
+    EXHAUSTED: "a computation started whose time the delay's table does not hold",
+    STUCK: "no computation is under way that could ever arrive, and the policy starts none",
+}
+
+
+class View(NamedTuple):
+    """What a policy sees at an arrival, after the arrival has been counted."""
+
+    version: jax.Array  # i[] updates applied so far
+    pending: jax.Array  # i[] gradients delivered and waiting for the next update
+    present: jax.Array  # i[] workers that take part
+    phase: jax.Array  # i[n]
+    done: jax.Array  # i[n] completed computations; the largest integer for absent workers
+
+
+class Event(NamedTuple):
+    """One gradient reaches the server."""
+
+    worker: jax.Array  # i[]
+    staleness: jax.Array  # i[] updates applied since its version was read
+
+
+class Decision(NamedTuple):
+    """What a policy answers to an arrival."""
+
+    use: jax.Array  # b[] the gradient goes into the next update (otherwise it is discarded)
+    commit: jax.Array  # b[] the server updates now
+    phase: jax.Array  # i[] the deliverer starts again (COMPUTING) or waits (HELD, BLOCKED)
+    sweep: jax.Array  # b[] others may start or be cancelled now: `sweep` is asked
+
+
+class Policy(Protocol):
+    """A synchronisation policy. `dtjax.policies.Rule` is one; so is any object with these methods.
+
+    S is any pytree of arrays, the same structure and types at every arrival.
+    """
+
+    def init(self, n: int) -> Any:
+        """Return the state S before the first arrival."""
+        ...
+
+    def width(self, n: int) -> int:
+        """Return the largest number of gradients in one update, a Python integer."""
+        ...
+
+    def decide(self, state: Any, view: View, event: Event) -> tuple[Any, Decision]:
+        """Decide on one arrival."""
+        ...
+
+    def sweep(
+        self, state: Any, view: View, event: Event, decision: Decision
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return (cancel b[n], start b[n]): whose work is stopped, and who starts now.
+
+        Asked only where `decision.sweep`; the deliverer's own entry is ignored.
+        """
+        ...
+
+
+class Delay(Protocol):
+    """A compute-time law. S is any pytree of arrays; memoryless laws have none: ()."""
+
+    def init(self, worker: Any) -> Any:
+        """Return the state S of one worker before its step 0."""
+        ...
+
+    def draw(
+        self, state: Any, worker: Any, step: jax.Array, now: jax.Array
+    ) -> tuple[Any, jax.Array]:
+        """Return (S after this step, seconds f[]). NaN says: not in the table."""
+        ...
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Trace:
+    """Who contributed what to each update: the data between clock and trainer.
+
+    Entries with `examples` 0 are padding; a row of padding is an update that was not made.
+    """
+
+    dt: jax.Array  # f[T] seconds since the previous update
+    worker: jax.Array  # i[T, K] in order of arrival
+    step: jax.Array  # i[T, K] the worker's own counter: (worker, step) names the computation
+    version: jax.Array  # i[T, K] the version read
+    examples: jax.Array  # f[T, K] size of the mini-batch, 0 = padding
+    arrival: jax.Array  # f[T, K] seconds before the update
+    compute: jax.Array  # f[T, K] seconds that the computation took
+    slot: jax.Array  # i[T, K] where the version read is kept
+    into: jax.Array  # i[T] where the version that this update makes is kept
+    start: jax.Array  # i[] version before the first row
+    slots: int = field(metadata={"static": True})  # how many versions are kept at once
+
+    @property
+    def valid(self) -> Any:
+        """b[T, K]: which entries are gradients and not padding."""
+        return self.examples > 0
+
+    @property
+    def made(self) -> Any:
+        """b[T]: which rows are updates that were made."""
+        return (self.examples > 0).any(-1)
+
+
+def staleness(trace: Trace) -> jax.Array:
+    """Count the updates applied between reading and using each gradient.
+
+    staleness[t, j] = start + t - version[t, j]; 0 in padding.
+
+    Args:
+        trace: one run, or a batch of runs with leading axes.
+
+    Returns:
+        i[..., T, K], in updates.
+
+    Example:
+        >>> import jax, dtjax
+        >>> cluster = dtjax.Cluster(n=3, delay=dtjax.delays.deterministic([2.0, 5.0, 7.0]))
+        >>> run = dtjax.simulate(jax.random.key(0), cluster, dtjax.policies.asp(), updates=5)
+        >>> dtjax.staleness(run.trace)[:, 0].tolist()
+        [0, 0, 2, 1, 4]
+    """
+    row = jnp.arange(trace.version.shape[-2], dtype=trace.version.dtype)[:, None]
+    now = jnp.asarray(trace.start)[..., None, None] + row
+    return jnp.where(trace.examples > 0, now - trace.version, 0)
+
+
+def seconds(trace: Trace) -> np.ndarray:
+    """Sum the time steps in binary64 on the host: the second of each update.
+
+    Args:
+        trace: one run, or a batch of runs with leading axes; concrete.
+
+    Returns:
+        float64 [..., T] since the trace began; rows that were not made repeat the last time.
+    """
+    return np.cumsum(np.asarray(trace.dt, dtype=np.float64), axis=-1)

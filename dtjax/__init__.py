@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dtjax import delays as delays
     from dtjax import policies as policies
+    from dtjax import task as task
     from dtjax.clock import Run as Run
     from dtjax.clock import resume as resume
     from dtjax.clock import simulate as simulate
     from dtjax.cluster import Cluster as Cluster
+    from dtjax.task import Task as Task
+    from dtjax.traces import make_trace as make_trace
+    from dtjax.trainer import Training as Training
+    from dtjax.trainer import replay as replay
     from dtjax.types import Trace as Trace
     from dtjax.types import seconds as seconds
     from dtjax.types import staleness as staleness
@@ -25,12 +30,16 @@ _NAMES = {
     "Cluster": "dtjax.cluster",
     "Run": "dtjax.clock",
     "Trace": "dtjax.types",
+    "Task": "dtjax.task",
+    "Training": "dtjax.trainer",
+    "make_trace": "dtjax.traces",
+    "replay": "dtjax.trainer",
     "resume": "dtjax.clock",
     "seconds": "dtjax.types",
     "simulate": "dtjax.clock",
     "staleness": "dtjax.types",
 }
-_MODULES = ("data", "delays", "models", "policies", "testing", "theory")
+_MODULES = ("data", "delays", "models", "policies", "task", "testing", "theory")
 
 __all__ = [*_NAMES, *_MODULES, "__version__"]
 

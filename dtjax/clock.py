@@ -281,8 +281,8 @@ def _run(
     at_end = ~over & ~jnp.isnan(next_due) & jnp.isfinite(horizon)
 
     made = clock.version - first
-    rest = lax.dynamic_slice(names, (made * K, 0), (K, 4))
-    ages = lax.dynamic_slice(times, (made * K, 0), (K, 2))
+    rest = lax.dynamic_slice_in_dim(names, made * K, K)
+    ages = lax.dynamic_slice_in_dim(times, made * K, K)
     clock = clock._replace(
         due=clock.due[:n],
         now=jnp.where(at_end, horizon, clock.now),
@@ -307,6 +307,7 @@ def _run(
         slot=entries(names[..., 3]),
         into=into,
         start=first,
+        workers=n,
         slots=n,
     )
     return Run(trace, settle(clock), status.astype(jnp.int32), clock)

@@ -113,6 +113,7 @@ class Trace:
     slot: jax.Array  # i[T, K] where the version read is kept
     into: jax.Array  # i[T] where the version that this update makes is kept
     start: jax.Array  # i[] version before the first row
+    workers: int = field(metadata={"static": True})  # n
     slots: int = field(metadata={"static": True})  # how many versions are kept at once
 
     @property

@@ -1,0 +1,219 @@
+"""`dtjax simulate`: one schedule, its updates and its accounts, as text and as a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+Name = Literal["bsp", "asp", "ssp", "k-bsp", "k-batch-bsp", "k-asp", "k-batch-asp"]
+
+
+@dataclass(frozen=True)
+class Simulate:
+    """Simulate one schedule and print its updates, staleness and accounts.
+
+    Say how long workers compute in one of three ways: --compute-times (constant, one a worker),
+    --table (a CSV file of measured seconds, one row a worker), or --workers with --mean and --shift
+    (exponential).
+    """
+
+    policy: Name = "asp"
+    """Synchronisation policy."""
+    k: int | None = None
+    """Gradients an update, for the four policies whose names begin with k."""
+    bound: int | None = None
+    """How far ahead of the slowest a worker may run, for ssp."""
+    max_staleness: int | None = None
+    """Discard gradients older than this, for the asynchronous policies."""
+    preempt: bool = True
+    """Whether an update of k-bsp and k-batch-bsp stops unfinished work."""
+    compute_times: tuple[float, ...] = ()
+    """Seconds of a computation, one number a worker."""
+    table: Path | None = None
+    """CSV file of seconds: a row a worker, a column a computation."""
+    workers: int | None = None
+    """Number of workers, with exponential times."""
+    mean: float = 1.0
+    """Mean of the random part of exponential times, seconds."""
+    shift: float = 0.0
+    """Constant part of exponential times, seconds."""
+    until: float | None = None
+    """Stop at this second."""
+    updates: int | None = None
+    """Stop after this many updates (20 if --until is not given)."""
+    seed: int = 0
+    """Of the random times."""
+    figure: Path | None = None
+    """Write a Gantt chart here (.png, .pdf, .svg)."""
+
+
+def policy_of(
+    name: str,
+    *,
+    k: int | None = None,
+    bound: int | None = None,
+    max_staleness: int | None = None,
+    preempt: bool = True,
+) -> Any:
+    """Make a policy from its name and the numbers that it takes.
+
+    Raises:
+        ValueError: if a number is missing that the policy needs, or given that it does not take.
+    """
+    from dtjax import checks, policies
+
+    checks.choice("policy_of", "policy", name, policies.FACTORIES)
+    factory = policies.FACTORIES[name]
+    wants_k, synchronous = name.startswith("k-"), name.endswith("bsp")
+    given: dict[str, Any] = {}
+    for argument, value, takes, needs in (
+        ("k", k, wants_k, wants_k),
+        ("bound", bound, name == "ssp", name == "ssp"),
+        ("max_staleness", max_staleness, not synchronous, False),
+        ("preempt", None if preempt else False, wants_k and synchronous, False),
+    ):
+        if value is not None and not takes:
+            raise checks.fail("policy_of", argument, f"is not an option of {name}", value)
+        if value is None and needs:
+            raise checks.fail("policy_of", argument, f"must be given for {name}", value)
+        if value is not None:
+            given[argument] = value
+    return factory(**given)
+
+
+def _cluster(options: Simulate) -> Any:
+    import numpy as np
+
+    import dtjax
+    from dtjax import checks, delays
+
+    ways = [bool(options.compute_times), options.table is not None, options.workers is not None]
+    if sum(ways) != 1:
+        rule = "must be given one of --compute-times, --table and --workers"
+        raise checks.fail("simulate", "compute times", rule, f"{sum(ways)} of them")
+    if options.compute_times:
+        law = delays.deterministic(options.compute_times)
+        return dtjax.Cluster(n=len(options.compute_times), delay=law)
+    if options.table is not None:
+        try:
+            rows = [
+                [float(cell) for cell in line.split(",") if cell.strip()]
+                for line in options.table.read_text().splitlines()
+                if line.strip()
+            ]
+        except (OSError, ValueError) as error:
+            rule = f"must be a CSV file of numbers ({error})"
+            raise checks.fail("simulate", "table", rule, str(options.table)) from error
+        if not rows:
+            raise checks.fail("simulate", "table", "must hold a row a worker", str(options.table))
+        full = np.full((len(rows), max(map(len, rows))), np.nan)
+        for row, numbers in zip(full, rows, strict=True):
+            row[: len(numbers)] = numbers
+        return dtjax.Cluster(n=len(rows), delay=delays.recorded(full))
+    workers = checks.integer("simulate", "workers", options.workers, low=1)
+    return dtjax.Cluster(n=workers, delay=delays.exponential(options.mean, options.shift))
+
+
+def _run(options: Simulate) -> tuple[Any, bool]:
+    """Return the run, and whether the policy makes workers wait for the update."""
+    import jax
+
+    import dtjax
+    from dtjax.types import DONE
+
+    cluster = _cluster(options)
+    policy = policy_of(
+        options.policy,
+        k=options.k,
+        bound=options.bound,
+        max_staleness=options.max_staleness,
+        preempt=options.preempt,
+    )
+    key = jax.random.key(options.seed)
+    if options.updates is not None or options.until is None:
+        updates = 20 if options.updates is None else options.updates
+        run = dtjax.simulate(key, cluster, policy, updates=updates, until=options.until)
+        return run, policy.distinct
+    rows = 64
+    while True:  # the trace has a fixed number of rows: take more until they are enough
+        run = dtjax.simulate(key, cluster, policy, updates=rows, until=options.until)
+        if int(run.status) != DONE:
+            return run, policy.distinct
+        rows *= 4
+
+
+def simulate(options: Simulate) -> None:
+    """Run the command."""
+    import numpy as np
+
+    import dtjax
+    from dtjax import study
+    from dtjax.report import table
+    from dtjax.types import DONE, STATUS, UNTIL
+
+    study.prepare(devices=1)
+    run, holds = _run(options)
+    trace, accounts = run.trace, run.accounts
+    times, stale = dtjax.seconds(trace), np.asarray(dtjax.staleness(trace))
+    valid = np.asarray(trace.valid)
+    rows = []
+    for t in np.flatnonzero(np.asarray(trace.made)):
+        names = [
+            f"{int(trace.worker[t, j])}.{int(trace.step[t, j])}" for j in np.flatnonzero(valid[t])
+        ]
+        ages = [str(stale[t, j]) for j in np.flatnonzero(valid[t])]
+        rows.append([int(t) + 1, float(times[t]), " ".join(names), " ".join(ages)])
+    print(table(["update", "seconds", "gradients (worker.step)", "staleness"], rows))
+    print()
+    fates = ("useful", "discarded", "cancelled", "in_flight", "waiting")
+    per_worker = [
+        [w, int(accounts.started[w]), int(accounts.used[w])]
+        + [float(getattr(accounts, fate)[w]) for fate in fates]
+        for w in range(len(accounts.started))
+    ]
+    print(table(["worker", "started", "used", *(f.replace("_", " ") for f in fates)], per_worker))
+    print()
+    reason = STATUS[int(run.status)]
+    summary = [
+        ["seconds", float(accounts.elapsed)],
+        ["updates", int(accounts.updates)],
+        ["gradients used", int(np.sum(accounts.used))],
+        ["gradients waiting for the next update", int(accounts.buffered)],
+        ["utilisation", float(accounts.utilisation)],
+        ["gradients a second", float(accounts.gradient_rate)],
+        ["updates a second", float(accounts.update_rate)],
+        ["cancelled seconds, share", float(accounts.share("cancelled"))],
+        ["cancelled computations, share", float(accounts.stopped_share)],
+    ]
+    print("\n".join(f"{name}: {value:.6g}" for name, value in summary))
+    if int(run.status) not in (DONE, UNTIL):
+        print(f"stopped early: {reason}")
+    if options.figure is not None:
+        from dtjax import gantt
+
+        gantt.draw(run, options.figure, holds=holds, title=options.policy)
+        print(f"wrote {options.figure}")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line and run it."""
+    commands: Any = Annotated[
+        Annotated[Simulate, tyro.conf.subcommand("simulate")]
+        | Annotated[_Version, tyro.conf.subcommand("version")],
+        tyro.conf.arg(name=""),
+    ]
+    options = tyro.cli(commands, prog="dtjax", args=arguments)
+    if isinstance(options, _Version):
+        import dtjax
+
+        print(dtjax.__version__)
+        return
+    simulate(options)
+
+
+@dataclass(frozen=True)
+class _Version:
+    """Print the version."""

@@ -1,0 +1,481 @@
+"""Which synchronisation policy reaches a target accuracy soonest?
+
+Eight workers, seven policies, two worlds: independent shifted-exponential compute times, and
+workers that fall into slow phases. Every policy trains the same network on the same data for the
+same simulated seconds, with the learning rate that is best for it on validation data and other
+seeds. Prints a table, writes one netCDF file and draws it.
+
+    python studies/tradeoff.py --help
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+
+Policy = Literal["bsp", "k-bsp", "k-batch-bsp", "k-asp", "k-batch-asp", "ssp", "asp"]
+World = Literal["exponential", "persistent"]
+ALL: tuple[Policy, ...] = ("bsp", "k-bsp", "k-batch-bsp", "k-asp", "k-batch-asp", "ssp", "asp")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Compare synchronisation policies by the seconds they take to a target accuracy."""
+
+    out: Path = Path("results/tradeoff")
+    """Folder of the results; a run that was interrupted goes on from what is there."""
+    policies: tuple[Policy, ...] = ALL
+    """Which policies to compare."""
+    worlds: tuple[World, ...] = ("exponential", "persistent")
+    """Which worlds to compare them in."""
+    workers: int = 8
+    """Number of workers."""
+    k: int | None = None
+    """Gradients an update for the four k-policies; half of the workers if not given."""
+    bound: int = 3
+    """How far ahead of the slowest a worker may run under ssp."""
+    mean: float = 0.5
+    """Mean of the random part of a compute time, seconds."""
+    shift: float = 0.5
+    """Constant part of a compute time, seconds."""
+    slow_factor: float = 5.0
+    """How many times longer a computation takes in a slow phase (persistent world)."""
+    slow_enter: float = 0.02
+    """Probability that a slow phase begins after a fast computation (persistent world)."""
+    slow_leave: float = 0.08
+    """Probability that it ends after a slow computation (persistent world)."""
+    horizon: float = 300.0
+    """Simulated seconds that every policy gets."""
+    target: float = 0.95
+    """Accuracy to reach."""
+    window: int = 100
+    """Gradients over which the accuracy is smoothed, and for which it must stay at the target."""
+    evaluate_every: int = 100
+    """Gradients between two evaluations."""
+    dataset: Literal["digits", "mnist-subset"] = "digits"
+    """What to learn."""
+    data: Literal["shared", "sharded", "skewed"] = "shared"
+    """How workers see the data: all of it, a shard each, or a mixture of classes each."""
+    alpha: float = 0.3
+    """How even the mixtures of classes are (skewed data): small is uneven."""
+    hidden: tuple[int, ...] = (32,)
+    """Widths of the network's hidden layers."""
+    batch: int = 16
+    """Examples in a mini-batch."""
+    runs: int = 16
+    """Runs to report, each with seeds of its own."""
+    tuning_runs: int = 6
+    """Runs to choose a learning rate by, with other seeds."""
+    rates: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+    """Learning rates to try; widened by factors of two while the best is at an edge."""
+    widenings: int = 3
+    """How often to widen at most."""
+    seed: int = 0
+    """Of everything."""
+    block: int = 16
+    """Runs side by side on a device: part of what the bits of a run depend on."""
+    figure: bool = True
+    """Draw the figure, too."""
+    smoke: bool = False
+    """A size that only shows that everything works, in seconds."""
+
+
+def settle(config: Config) -> Config:
+    """Check a configuration and fill in what depends on other fields.
+
+    Raises:
+        ValueError: naming the field, the rule and the value.
+    """
+    from dtjax import checks
+
+    if config.smoke:
+        config = dataclasses.replace(
+            config,
+            horizon=min(config.horizon, 25.0),
+            runs=min(config.runs, 4),
+            tuning_runs=min(config.tuning_runs, 2),
+            rates=config.rates[1:4],
+            widenings=0,
+            target=min(config.target, 0.6),
+            block=4,
+        )
+    for name, low in (("workers", 1), ("runs", 1), ("tuning_runs", 1), ("batch", 1), ("block", 1)):
+        checks.integer("tradeoff", name, getattr(config, name), low=low)
+    for name in ("evaluate_every", "window", "widenings"):
+        checks.integer("tradeoff", name, getattr(config, name), low=int(name == "evaluate_every"))
+    for name, values in (("rates", config.rates), ("horizon", (config.horizon,))):
+        for value in values:
+            if not (math.isfinite(value) and value > 0):
+                raise checks.fail("tradeoff", name, "must be positive and finite", value)
+    for name in ("rates", "policies", "worlds"):
+        if not getattr(config, name):
+            raise checks.fail("tradeoff", name, "must not be empty", getattr(config, name))
+    if not 0 < config.target <= 1:
+        raise checks.fail("tradeoff", "target", "must be above 0 and at most 1", config.target)
+    k = max(1, config.workers // 2) if config.k is None else config.k
+    checks.integer("tradeoff", "k", k, low=1, high=config.workers, high_name="workers=")
+    return dataclasses.replace(config, k=k, rates=tuple(sorted(set(config.rates))))
+
+
+def law(config: Config, world: World) -> Any:
+    """Return the compute-time law of a world."""
+    from dtjax import delays
+
+    base = delays.exponential(config.mean, shift=config.shift)
+    if world == "exponential":
+        return base
+    return delays.regimes(
+        base, factor=config.slow_factor, enter=config.slow_enter, leave=config.slow_leave
+    )
+
+
+def rule(config: Config, policy: Policy) -> Any:
+    """Return a policy with the numbers of the configuration."""
+    from dtjax.cli import policy_of
+
+    return policy_of(
+        policy,
+        k=config.k if policy.startswith("k-") else None,
+        bound=config.bound if policy == "ssp" else None,
+    )
+
+
+def schedules(config: Config, world: World, keys: Any) -> Any:
+    """Simulate all policies under common random numbers: leaves [policy, run, ...]."""
+    import jax
+    import numpy as np
+
+    import dtjax
+    from dtjax import policies
+    from dtjax.montecarlo import map_runs
+    from dtjax.types import DONE
+
+    cluster = dtjax.Cluster(n=config.workers, delay=law(config, world), examples=config.batch)
+    stacked = policies.stack([rule(config, policy) for policy in config.policies])
+    count, lanes = len(config.policies), len(config.policies) * len(keys)
+    rules = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf), len(keys), axis=0), stacked)
+    rows = 64 + int(1.2 * config.horizon * config.workers / (config.mean + config.shift))
+    while True:  # a trace has a fixed number of rows: take more until they are enough
+        run = map_runs(
+            lambda rule, key, rows=rows: dtjax.simulate(
+                key, cluster, rule, updates=rows, until=config.horizon, width=config.workers
+            ),
+            rules,
+            keys[np.tile(np.arange(len(keys)), count)],
+            block=-(-lanes // len(jax.local_devices())),
+        )
+        run.check()
+        if not (run.status == DONE).any():
+            break
+        rows *= 2
+    return jax.tree.map(lambda leaf: leaf.reshape(count, len(keys), *leaf.shape[1:]), run)
+
+
+def tune(
+    config: Config, train: Callable[[np.ndarray, list[float]], Any]
+) -> tuple[float, str, dict[float, np.ndarray]]:
+    """Choose the rate with the least median time to the target on validation data.
+
+    Args:
+        config: of the study.
+        train: from rates to (time to target [rate, run], final accuracy [rate, run]).
+
+    Returns:
+        The rate; "" or a warning that it lies at an edge of the grid; the times of every rate.
+    """
+    import numpy as np
+
+    found: dict[float, tuple[np.ndarray, np.ndarray]] = {}
+    wanted = list(config.rates)
+    for _ in range(config.widenings + 1):
+        times, final = train(np.asarray(wanted), wanted)
+        found |= {r: (times[i], final[i]) for i, r in enumerate(wanted)}
+        # Without a run that gets there, the best accuracy at the end decides.
+        best = min(
+            found,
+            key=lambda r: (
+                float(np.quantile(found[r][0], 0.5, method="higher")),
+                -float(np.median(found[r][1])),
+            ),
+        )
+        low, high = min(found), max(found)
+        if best == low:
+            wanted = [low / 2, low / 4]
+        elif best == high:
+            wanted = [high * 2, high * 4]
+        else:
+            return best, "", {r: t for r, (t, _) in sorted(found.items())}
+    edge = "lowest" if best == low else "highest"
+    warning = f"best rate {best:g} is the {edge} that was tried"
+    return best, warning, {r: t for r, (t, _) in sorted(found.items())}
+
+
+def compare(config: Config, world: World, policy: Policy, run: Any, fleet: Any, bar: Any) -> Any:
+    """Tune and report one policy in one world.
+
+    Args:
+        config: of the study.
+        world: name of the world.
+        policy: name of the policy.
+        run: its schedules, first those to tune on.
+        fleet: trains.
+        bar: progress.
+
+    Returns:
+        One dataset of raw arrays.
+    """
+    import jax
+    import numpy as np
+
+    from dtjax.measures import time_to_target
+    from dtjax.montecarlo import seconds_at, trim
+
+    tuning, reported = np.arange(config.tuning_runs), config.tuning_runs + np.arange(config.runs)
+    keys = run_keys(config, "training")
+
+    def train(index: np.ndarray, rates: np.ndarray) -> tuple[Any, np.ndarray]:
+        traces = trim(jax.tree.map(lambda leaf: leaf[index], run.trace))
+        bar.set_postfix_str(f"{world}, {policy}, {len(index)} runs")
+        result = fleet.train(keys[index], traces, rates, progress=bar.update)
+        return result, seconds_at(traces, result.updates)
+
+    def target(result: Any, seconds: np.ndarray, measure: str) -> np.ndarray:
+        return time_to_target(
+            seconds,
+            result.gradients,
+            np.nan_to_num(result.measures[measure], nan=0.0),
+            config.target,
+            window=config.window,
+        )
+
+    def try_rates(rates: np.ndarray, names: list[float]) -> tuple[np.ndarray, np.ndarray]:
+        shape = (len(rates), len(tuning))
+        result, seconds = train(np.tile(tuning, len(rates)), np.repeat(rates, len(tuning)))
+        accuracy = np.nan_to_num(result.measures["validation_accuracy"][:, -1], nan=0.0)
+        times = target(result, seconds, "validation_accuracy")
+        return times.reshape(shape), accuracy.reshape(shape)
+
+    rate, warning, grid = tune(config, try_rates)
+    result, seconds = train(reported, np.full(len(reported), rate))
+    mine = jax.tree.map(lambda leaf: leaf[reported], run)
+    reached = target(result, seconds, "test_accuracy")
+    return as_dataset(mine, result, seconds, reached).assign(
+        rate=rate,
+        rate_warning=warning,
+        tried=("candidate", list(grid)),
+        tuning_seconds=(("candidate", "tuning_run"), np.stack(list(grid.values()))),
+    )
+
+
+def as_dataset(run: Any, result: Any, seconds: np.ndarray, reached: np.ndarray) -> xr.Dataset:
+    """Label the raw arrays of one policy in one world."""
+    import numpy as np
+    import xarray as xr
+
+    from dtjax import staleness
+
+    valid, stale = run.trace.examples > 0, np.asarray(staleness(run.trace))
+    accounts = run.accounts
+    values: dict[str, Any] = {
+        name: (("run", "evaluation"), value)
+        for name, value in result.measures.items()
+        if value.ndim == 2
+    }
+    values |= {
+        name: (("run", "worker"), getattr(accounts, name))
+        for name in ("useful", "discarded", "cancelled", "in_flight", "waiting", "started", "used")
+    }
+    values |= {
+        "seconds": (("run", "evaluation"), seconds, {"units": "s"}),
+        "updates": (("run", "evaluation"), result.updates),
+        "gradients": (("run", "evaluation"), result.gradients),
+        "accuracy": ("run", result.measures["test_accuracy"][:, -1]),
+        "class_accuracy": (("run", "class"), result.measures["test_class_accuracy"][:, -1]),
+        "target_seconds": ("run", reached, {"units": "s", "note": "infinite: not reached"}),
+        "diverged": ("run", result.diverged),
+        "elapsed": ("run", accounts.elapsed, {"units": "s"}),
+        "update_count": ("run", accounts.updates),
+        "mean_staleness": ("run", stale.sum((1, 2)) / np.maximum(valid.sum((1, 2)), 1)),
+        "max_staleness": ("run", stale.max((1, 2))),
+    }
+    return xr.Dataset(values)
+
+
+def run_keys(config: Config, use: Literal["schedule", "training"]) -> Any:
+    """Return one key a run: the same for every policy, so that differences are the policies'."""
+    import jax
+
+    root = jax.random.fold_in(jax.random.key(config.seed), ["schedule", "training"].index(use))
+    return jax.random.split(root, config.tuning_runs + config.runs)
+
+
+def learning_task(config: Config) -> Any:
+    """Return the task: a network of dense layers on the chosen data."""
+    from dtjax import data, models
+    from dtjax.task import classification
+
+    sets = data.LOADERS[config.dataset]()
+    partition = {
+        "shared": lambda: data.shared(sets.y_train),
+        "sharded": lambda: data.sharded(sets.y_train, config.workers, seed=config.seed),
+        "skewed": lambda: data.skewed(
+            sets.y_train, config.workers, alpha=config.alpha, seed=config.seed
+        ),
+    }[config.data]()
+    model = models.mlp(config.hidden, sets.classes)
+    return classification(model, sets, batch=config.batch, partition=partition)
+
+
+def study(config: Config) -> xr.Dataset:
+    """Run the whole study; parts that an earlier run finished are read.
+
+    Args:
+        config: settled.
+
+    Returns:
+        Raw arrays with dimensions world, policy, run, evaluation, worker, class, candidate.
+    """
+    import jax
+    import optax
+    import xarray as xr
+    from tqdm import tqdm
+
+    from dtjax import study as studies
+    from dtjax.montecarlo import Fleet
+
+    parts = studies.output_folder(config.out / "parts")
+    fleet = Fleet(
+        learning_task(config), optax.sgd, evaluate_every=config.evaluate_every, block=config.block
+    )
+    lanes = config.tuning_runs * len(config.rates) + config.runs
+    keys = run_keys(config, "schedule")
+    kept = dataclasses.replace(config, out=Path(), figure=True, policies=(), worlds=())
+    rows: list[list[Any]] = []
+    with tqdm(unit="gradient", unit_scale=True, dynamic_ncols=True, total=0) as bar:
+        for world in config.worlds:
+            bar.set_postfix_str(f"{world}: schedules")
+            runs: Any = None
+
+            def compute(place: int, policy: Policy, world: World = world) -> xr.Dataset:
+                nonlocal runs
+                if runs is None:  # all the policies at once: one compile
+                    runs = schedules(config, world, keys)
+                    used = runs.accounts.used.sum(-1).mean(-1)
+                    bar.total += int(used[place:].sum() * lanes)
+                run = jax.tree.map(lambda leaf: leaf[place], runs)
+                return compare(config, world, policy, run, fleet, bar)
+
+            rows.append(
+                [
+                    studies.part(
+                        parts,
+                        [kept, world, policy],
+                        lambda place=place, policy=policy: compute(place, policy),
+                    )
+                    for place, policy in enumerate(config.policies)
+                ]
+            )
+    sizes = {
+        dim: range(max(one.sizes[dim] for row in rows for one in row))
+        for dim in ("evaluation", "candidate")
+    }
+    # Policies differ in how often they were measured and how many rates they tried: NaN elsewhere.
+    even = [[_pad(one, sizes) for one in row] for row in rows]
+    joined = [xr.concat(row, "policy", data_vars="all") for row in even]
+    whole = xr.concat(joined, "world", data_vars="all")
+    whole = whole.assign_coords(
+        world=list(config.worlds), policy=list(config.policies), run=range(config.runs)
+    )
+    return whole.assign_attrs(studies.provenance(config) | {"study": "tradeoff"})
+
+
+def _pad(dataset: xr.Dataset, sizes: dict[str, range]) -> xr.Dataset:
+    own = {dim: range(dataset.sizes[dim]) for dim in sizes}
+    return dataset.assign_coords(own).reindex(sizes)
+
+
+def summary(config: Config, whole: xr.Dataset, world: World) -> str:
+    """Lay out the table of one world."""
+    import numpy as np
+
+    from dtjax.measures import median_interval
+    from dtjax.report import table
+
+    percent = f"{config.target:.0%}"
+    headers = ["policy", "rate", f"seconds to {percent}", f"worker-s to {percent}", "accuracy"]
+    headers += ["worst class", "utilisation", "gradients/s", "updates/s", "staleness mean", "max"]
+    headers += ["waiting", "cancelled", "least share"]
+    rows: list[list[Any]] = []
+    for policy in config.policies:
+        one = whole.sel(world=world, policy=policy)
+        time = median_interval(one.target_seconds.values)
+        elapsed = one.elapsed.values
+        whole_time = elapsed * config.workers
+        used = one.used.values
+        share = used.min(-1) / np.maximum(used.sum(-1), 1)
+        last, worst = one.accuracy.values, one.class_accuracy.min("class").values
+        rows.append(
+            [
+                policy,
+                float(one.rate),
+                str(time),
+                f"{time.median * config.workers:.4g}" if np.isfinite(time.median) else "-",
+                f"{np.nanmedian(last):.3f}" if np.isfinite(last).any() else "-",
+                f"{np.nanmedian(worst):.3f}" if np.isfinite(worst).any() else "-",
+                f"{np.mean(one.useful.values.sum(-1) / whole_time):.1%}",
+                float(np.mean(used.sum(-1) / elapsed)),
+                float(np.mean(one.update_count.values / elapsed)),
+                float(np.mean(one.mean_staleness.values)),
+                int(one.max_staleness.values.max()),
+                f"{np.mean(one.waiting.values.sum(-1) / whole_time):.1%}",
+                f"{np.mean(one.cancelled.values.sum(-1) / whole_time):.1%}",
+                f"{np.mean(share):.1%}",
+            ]
+        )
+    lines = [f"world: {world} ({config.runs} runs; median and 95 % bootstrap interval)"]
+    lines.append(table(headers, rows))
+    for policy in config.policies:
+        one = whole.sel(world=world, policy=policy)
+        if str(one.rate_warning.values):
+            lines.append(f"{policy}: {one.rate_warning.values}")
+        if lost := int((one.diverged.values >= 0).sum()):
+            lines.append(f"{policy}: {lost} of {config.runs} runs diverged")
+    return "\n".join(lines)
+
+
+def main(config: Config) -> None:
+    """Run the study, print its tables, write its file and draw its figure."""
+    from dtjax import study as studies
+
+    config = settle(config)
+    out = studies.output_folder(config.out)
+    studies.prepare()
+    whole = study(config)
+    studies.write(whole, out / "tradeoff.nc")
+    for world in config.worlds:
+        print(f"\n{summary(config, whole, world)}")
+    print(f"\nwrote {out / 'tradeoff.nc'}")
+    if config.figure:
+        script = Path(__file__).parents[1] / "figures" / "tradeoff.py"
+        studies.draw(script, str(out / "tradeoff.nc"), "--out", str(out / "tradeoff.png"))
+        print(f"wrote {out / 'tradeoff.png'}")
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Config, description=__doc__))
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted: what is done is kept, the same command goes on from there")

@@ -84,12 +84,8 @@ def settle(clock: Clock) -> Accounts:
     n = clock.readers.shape[0]
     of, at, tally = clock.of, clock.at, clock.tally
     present, busy = of.phase != ABSENT, of.phase == COMPUTING
-    waits = present & ~busy
-    left = (clock.due - clock.now) + at.low
-    begun = jnp.where(busy, at.seconds - left, 0.0)
-    # A computation whose time is not in the table has begun at this instant, or never ends.
-    begun = jnp.where(jnp.isfinite(begun), begun, 0.0)
-    waited = jnp.where(waits, (clock.now - at.since) - at.low, 0.0)
+    begun = jnp.where(busy, clock.begun, 0.0)
+    waited = jnp.where(present & ~busy, clock.begun, 0.0)
 
     buffer = clock.buffer
     order = jnp.arange(buffer.worker.shape[0], dtype=jnp.int32)

@@ -46,8 +46,9 @@ class Spans(NamedTuple):
     seconds: jax.Array  # length of this computation or, for who waits, of the next
     computed: jax.Array  # seconds of its delivered computations
     computed_low: jax.Array  # what `computed` loses by rounding
-    since: jax.Array  # when the worker that waits began to wait
-    low: jax.Array  # what `due`, or `since`, lost by rounding when the origin moved
+    since: jax.Array  # when the worker began this computation, or to wait
+    since_low: jax.Array  # what `since` lost by rounding when the origin moved
+    due_low: jax.Array  # what `due` did
 
 
 class Tally(NamedTuple):
@@ -69,7 +70,7 @@ class Clock(NamedTuple):
 
     due: jax.Array  # f[n] when the computation ends; infinite while there is none
     counts: jax.Array  # i[4 n] the workers' integers: see `Counts`
-    spans: jax.Array  # f[5 n] the workers' times: see `Spans`
+    spans: jax.Array  # f[6 n] the workers' times: see `Spans`
     readers: jax.Array  # i[n] computations under way on each slot's version
     free: jax.Array  # u32[ceil(n / 32)] the slots without readers, as bits
     head: jax.Array  # i[] slot of the newest version
@@ -101,6 +102,11 @@ class Clock(NamedTuple):
     def at(self) -> Spans:
         """The workers' times, each f[n]."""
         return Spans(*jnp.split(self.spans, len(Spans._fields), axis=-1))
+
+    @property
+    def begun(self) -> jax.Array:
+        """For how long each worker has been computing or waiting, f[n] seconds."""
+        return (self.now - self.at.since) - self.at.since_low
 
 
 class Record(NamedTuple):
@@ -220,7 +226,8 @@ def arrive(
     ends = jnp.where(starts, clock.now + drawn, jnp.inf)
     times, minima = lanes.put(clock.due, minima, first, jnp.where(alive, ends, clock.due[first]))
     computed, computed_low = lanes.two_sum(computed, computed_low, spent)
-    span = Spans(drawn, computed, computed_low, clock.now, jnp.zeros_like(drawn))
+    none = jnp.zeros_like(drawn)
+    span = Spans(drawn, computed, computed_low, clock.now, none, none)
     mine = Counts(
         step=step + starts,
         read=jnp.where(starts, clock.version, version),
@@ -275,14 +282,13 @@ def _sweep(
     start = start & other & (cancel | (of.phase != COMPUTING))
     due = clock.due[:n]
 
-    left = (due - clock.now) + at.low
-    waited = (clock.now - at.since) - at.low
+    begun = clock.begun
     tally = clock.tally
     clock = clock._replace(
         tally=tally._replace(
-            cancelled=lanes.two_sum(*tally.cancelled, jnp.where(cancel, at.seconds - left, 0.0)),
+            cancelled=lanes.two_sum(*tally.cancelled, jnp.where(cancel, begun, 0.0)),
             stopped=tally.stopped + cancel,
-            waited=lanes.two_sum(*tally.waited, jnp.where(start & ~cancel, waited, 0.0)),
+            waited=lanes.two_sum(*tally.waited, jnp.where(start & ~cancel, begun, 0.0)),
         )
     )
 
@@ -320,8 +326,9 @@ def _sweep(
     )
     at = at._replace(
         seconds=seconds,
-        since=jnp.where(waits, clock.now, at.since),
-        low=jnp.where(start | waits, 0.0, at.low),
+        since=jnp.where(start | waits, clock.now, at.since),
+        since_low=jnp.where(start | waits, 0.0, at.since_low),
+        due_low=jnp.where(start, 0.0, at.due_low),
     )
     clock = clock._replace(
         due=times, counts=jnp.concatenate(of), spans=jnp.concatenate(at), delay=laws
@@ -339,10 +346,10 @@ def _rebase(state: tuple[Clock, jax.Array]) -> tuple[Clock, jax.Array]:
     n = clock.readers.shape[0]
     turn = clock.ticks >= max(REBASE, n)
     shift = jnp.where(turn, clock.now, 0.0)
-    at, busy = clock.at, clock.of.phase == COMPUTING
-    moved, low = lanes.two_sum(jnp.where(busy, clock.due[:n], at.since), at.low, -shift)
-    due = jnp.where(busy, moved, clock.due[:n])
-    at = at._replace(since=jnp.where(busy, at.since, moved), low=low)
+    at = clock.at
+    due, due_low = lanes.two_sum(clock.due[:n], at.due_low, -shift)
+    since, since_low = lanes.two_sum(at.since, at.since_low, -shift)
+    at = at._replace(since=since, since_low=since_low, due_low=due_low)
     times, minima = lanes.blocked(due)
     clock = clock._replace(
         due=times,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 
-Name = Literal["bsp", "asp", "ssp", "k-bsp", "k-batch-bsp", "k-asp", "k-batch-asp"]
+NAMES = "{bsp,asp,ssp,k-bsp,k-batch-bsp,k-asp,k-batch-asp}"
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Simulate:
     (exponential).
     """
 
-    policy: Name = "asp"
+    policy: Annotated[str, tyro.conf.arg(metavar=NAMES)] = "asp"
     """Synchronisation policy."""
     k: int | None = None
     """Gradients an update, for the four policies whose names begin with k."""
@@ -65,7 +65,7 @@ def policy_of(
     """
     from dtjax import checks, policies
 
-    checks.choice("policy_of", "policy", name, policies.FACTORIES)
+    checks.choice("simulate", "policy", name, policies.FACTORIES)
     factory = policies.FACTORIES[name]
     wants_k, synchronous = name.startswith("k-"), name.endswith("bsp")
     given: dict[str, Any] = {}

@@ -209,7 +209,7 @@ def _start(key: jax.Array, cluster: Any, policy: Any, width: int) -> Clock:
     return Clock(
         due=drawn,
         counts=jnp.concatenate(counts),
-        spans=jnp.concatenate(Spans(drawn, *(4 * [nothing]))),
+        spans=jnp.concatenate(Spans(drawn, *(5 * [nothing]))),
         readers=readers,
         free=lanes.bits_of(readers == 0),
         head=jnp.int32(0),
@@ -276,7 +276,7 @@ def _run(
     next_due, _ = lanes.earliest(clock.due, minima)
     horizon = (until - clock.origin[0]) - clock.origin[1]
     over = clock.version >= limit
-    idle = jnp.where(jnp.isinf(next_due), STUCK, UNTIL)
+    idle = jnp.where(jnp.isinf(next_due) & jnp.isinf(horizon), STUCK, UNTIL)
     status = jnp.where(over, DONE, jnp.where(jnp.isnan(next_due), EXHAUSTED, idle))
     at_end = ~over & ~jnp.isnan(next_due) & jnp.isfinite(horizon)
 
@@ -285,7 +285,7 @@ def _run(
     ages = lax.dynamic_slice_in_dim(times, made * K, K)
     clock = clock._replace(
         due=clock.due[:n],
-        now=jnp.where(at_end, horizon, clock.now),
+        now=jnp.where(at_end, jnp.maximum(horizon, clock.now), clock.now),
         buffer=Buffer(*(rest[:, c] for c in range(4)), *(ages[:, c] for c in range(2))),
     )
     names = names[:-K].reshape(rows, K, 4)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 WORLD = 0x7FFFFFFF  # the fold that no worker's index reaches: what the workers of a run share
 
@@ -45,13 +46,34 @@ def words(key: jax.Array, counter: jax.Array, salt: int = 0) -> jax.Array:
     generator: its folded keys are the output of a block cipher, so that one call serves a draw.
     `salt` 0 is the first pair of words, others are further ones.
     """
-    if str(jax.random.key_impl(key)) == "threefry2x32":
+    if _plain(key):
         data = _threefry(jax.random.key_data(key), counter)
         return _threefry(data, jnp.uint32(salt)) if salt else data
     folded = jax.random.fold_in(key, counter)
     if salt:
         folded = jax.random.fold_in(folded, salt)
     return jax.random.bits(folded, (2,), jnp.uint32)
+
+
+def fold(key: jax.Array, *counters: ArrayLike) -> jax.Array:
+    """Return the key of a table's entry: `jax.random.fold_in` of one counter after another."""
+    for counter in counters:
+        if _plain(key):
+            data = _threefry(jax.random.key_data(key), jnp.asarray(counter))
+            key = jax.random.wrap_key_data(data)
+        else:
+            key = jax.random.fold_in(key, counter)
+    return key
+
+
+def _plain(key: jax.Array) -> bool:
+    return str(jax.random.key_impl(key)) == "threefry2x32"
+
+
+def stream(key: jax.Array, count: int) -> jax.Array:
+    """Return `count` uniform words of a key, u32[count]: an array of them compiles in one piece."""
+    blocks = jnp.arange(-(-count // 2), dtype=jnp.uint32)
+    return jax.vmap(words, in_axes=(None, 0))(key, blocks).reshape(-1)[:count]
 
 
 def _threefry(key: jax.Array, counter: jax.Array) -> jax.Array:

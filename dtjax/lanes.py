@@ -44,10 +44,11 @@ def when(flag: jax.Array, change: Callable[[T], T], state: T) -> T:
 def rounded(x: jax.Array) -> jax.Array:
     """Return x, rounded here: the compiler may not fuse a product into a sum that follows.
 
-    Such fusions differ with the number of lanes, and with them the last bit.
+    Such fusions differ with the number of lanes, and with them the last bit. A choice that depends
+    on x stands in their way, also in the way of merging two factors; neither `reduce_precision`
+    nor an optimisation barrier keeps a product from being fused on CPU.
     """
-    info = jnp.finfo(x.dtype)
-    return lax.reduce_precision(x, info.nexp, info.nmant)
+    return jnp.where(jnp.isfinite(x), x, x + x)
 
 
 def two_sum(high: jax.Array, low: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax import checks
+from dtjax import checks, keys
 from dtjax.data.partition import Partition
 from dtjax.data.splits import Data
 from dtjax.models.model import Model
@@ -79,9 +79,9 @@ def classification(
 
     def draw(arrays: Any, key: jax.Array, worker: Any, step: Any, examples: Any) -> Any:
         sets, index, size = arrays
-        key = jax.random.fold_in(jax.random.fold_in(key, worker), step)
+        key = keys.fold(key, worker, step)
         row = worker if index.shape[0] > 1 else 0
-        place = jax.random.randint(key, (batch,), 0, size[row])
+        place = keys.stream(key, batch) % size[row].astype(jnp.uint32)
         chosen = index[row, place]
         weight = (jnp.arange(batch) < examples).astype(sets.x_train.dtype)
         return sets.x_train[chosen], sets.y_train[chosen], weight
@@ -146,7 +146,7 @@ def quadratic(
 
     def draw(arrays: Any, key: jax.Array, worker: Any, step: Any, examples: Any) -> Any:
         curve, spread, _ = arrays
-        key = jax.random.fold_in(jax.random.fold_in(key, worker), step)
+        key = keys.fold(key, worker, step)
         size = jnp.sqrt(jnp.maximum(jnp.asarray(examples, curve.dtype), 1.0))
         return curve, spread * jax.random.normal(key, curve.shape, curve.dtype) / size
 

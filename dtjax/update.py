@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from dtjax import keys
 from dtjax.task import Task
 from dtjax.types import Trace, staleness
 
@@ -43,7 +44,7 @@ class TrainState(NamedTuple):
     memory: Any  # leaves with leading axis n: the encoder's state of each worker; () without one
     version: jax.Array  # i[]
     gradients: jax.Array  # i[] used so far
-    diverged: jax.Array  # i[] version at which a loss or gradient was not finite; -1: never
+    diverged: jax.Array  # i[] version at which a loss, gradient or step was not finite; -1: never
 
 
 class Rows(NamedTuple):
@@ -101,16 +102,16 @@ def train(
     average = jax.tree.map(lambda leaf: _weigh(weights, valid, leaf), gradients)
     loss = jnp.sum(jnp.where(valid, weights * losses, 0.0))
 
-    finite = jnp.isfinite(loss)
-    for leaf in jax.tree.leaves(average):
-        finite = finite & jnp.all(jnp.isfinite(leaf))
-    made = jnp.any(valid)
-    good = made & finite & (state.diverged < 0)
-
     update = optax.with_extra_args_support(optimizer).update
     mean = jnp.sum(jnp.where(valid, row.staleness, 0)) / jnp.maximum(jnp.sum(valid), 1)
     change, inner = update(average, state.optimizer, state.params, value=loss, staleness=mean)
     params = optax.apply_updates(state.params, change)
+
+    finite = jnp.isfinite(loss)
+    for leaf in jax.tree.leaves((average, params)):
+        finite = finite & jnp.all(jnp.isfinite(leaf))
+    made = jnp.any(valid)
+    good = made & finite & (state.diverged < 0)
 
     def keep(new: Any, old: Any) -> Any:
         return jax.tree.map(lambda a, b: jnp.where(good, a, b), new, old)
@@ -146,9 +147,9 @@ def _encode(
 
     def one(memory: Any, entry: Any) -> tuple[Any, Any]:
         gradient, worker, step, stale, examples = entry
-        own = jax.random.fold_in(jax.random.fold_in(key, worker), step)
+        own = keys.fold(key, worker, step)
         mine = jax.tree.map(lambda leaf: leaf[worker], memory)
-        extras = Extras(worker, step, stale, examples, jax.random.fold_in(own, 1))
+        extras = Extras(worker, step, stale, examples, keys.fold(own, 1))
         after, message = encoder.encode(mine, gradient, extras)
         count = jax.tree.leaves(memory)[0].shape[0] if jax.tree.leaves(memory) else 0
         place = jnp.where(examples > 0, worker, count)

@@ -13,10 +13,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
-Policy = Literal["bsp", "k-bsp", "k-batch-bsp", "k-asp", "k-batch-asp", "ssp", "asp"]
-World = Literal["exponential", "persistent"]
-ALL: tuple[Policy, ...] = ("bsp", "k-bsp", "k-batch-bsp", "k-asp", "k-batch-asp", "ssp", "asp")
+POLICIES = ("bsp", "k-bsp", "k-batch-bsp", "k-asp", "k-batch-asp", "ssp", "asp")
+WORLDS = ("exponential", "persistent")
 
 
 @dataclass(frozen=True)
@@ -35,9 +33,13 @@ class Config:
 
     out: Path = Path("results/tradeoff")
     """Folder of the results; a run that was interrupted goes on from what is there."""
-    policies: tuple[Policy, ...] = ALL
+    policies: Annotated[tuple[str, ...], tyro.conf.arg(metavar=f"{{{','.join(POLICIES)}}} ...")] = (
+        POLICIES
+    )
     """Which policies to compare."""
-    worlds: tuple[World, ...] = ("exponential", "persistent")
+    worlds: Annotated[tuple[str, ...], tyro.conf.arg(metavar=f"{{{','.join(WORLDS)}}} ...")] = (
+        WORLDS
+    )
     """Which worlds to compare them in."""
     workers: int = 8
     """Number of workers."""
@@ -75,7 +77,7 @@ class Config:
     """Examples in a mini-batch."""
     runs: int = 16
     """Runs to report, each with seeds of its own."""
-    tuning_runs: int = 6
+    tuning_runs: int = 5
     """Runs to choose a learning rate by, with other seeds."""
     rates: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
     """Learning rates to try; widened by factors of two while the best is at an edge."""
@@ -83,7 +85,7 @@ class Config:
     """How often to widen at most."""
     seed: int = 0
     """Of everything."""
-    block: int = 16
+    block: int = 8
     """Runs side by side on a device: part of what the bits of a run depend on."""
     figure: bool = True
     """Draw the figure, too."""
@@ -107,9 +109,15 @@ def settle(config: Config) -> Config:
             tuning_runs=min(config.tuning_runs, 2),
             rates=config.rates[1:4],
             widenings=0,
-            target=min(config.target, 0.6),
+            target=min(config.target, 0.5),
+            window=min(config.window, 20),
+            evaluate_every=min(config.evaluate_every, 20),
             block=4,
         )
+    for name, allowed in (("policies", POLICIES), ("worlds", WORLDS)):
+        for value in getattr(config, name):
+            checks.choice("tradeoff", name, value, allowed)
+        config = dataclasses.replace(config, **{name: tuple(dict.fromkeys(getattr(config, name)))})
     for name, low in (("workers", 1), ("runs", 1), ("tuning_runs", 1), ("batch", 1), ("block", 1)):
         checks.integer("tradeoff", name, getattr(config, name), low=low)
     for name in ("evaluate_every", "window", "widenings"):
@@ -128,7 +136,7 @@ def settle(config: Config) -> Config:
     return dataclasses.replace(config, k=k, rates=tuple(sorted(set(config.rates))))
 
 
-def law(config: Config, world: World) -> Any:
+def law(config: Config, world: str) -> Any:
     """Return the compute-time law of a world."""
     from dtjax import delays
 
@@ -140,7 +148,7 @@ def law(config: Config, world: World) -> Any:
     )
 
 
-def rule(config: Config, policy: Policy) -> Any:
+def rule(config: Config, policy: str) -> Any:
     """Return a policy with the numbers of the configuration."""
     from dtjax.cli import policy_of
 
@@ -151,7 +159,7 @@ def rule(config: Config, policy: Policy) -> Any:
     )
 
 
-def schedules(config: Config, world: World, keys: Any) -> Any:
+def schedules(config: Config, world: str, keys: Any) -> Any:
     """Simulate all policies under common random numbers: leaves [policy, run, ...]."""
     import jax
     import numpy as np
@@ -182,46 +190,7 @@ def schedules(config: Config, world: World, keys: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.reshape(count, len(keys), *leaf.shape[1:]), run)
 
 
-def tune(
-    config: Config, train: Callable[[np.ndarray, list[float]], Any]
-) -> tuple[float, str, dict[float, np.ndarray]]:
-    """Choose the rate with the least median time to the target on validation data.
-
-    Args:
-        config: of the study.
-        train: from rates to (time to target [rate, run], final accuracy [rate, run]).
-
-    Returns:
-        The rate; "" or a warning that it lies at an edge of the grid; the times of every rate.
-    """
-    import numpy as np
-
-    found: dict[float, tuple[np.ndarray, np.ndarray]] = {}
-    wanted = list(config.rates)
-    for _ in range(config.widenings + 1):
-        times, final = train(np.asarray(wanted), wanted)
-        found |= {r: (times[i], final[i]) for i, r in enumerate(wanted)}
-        # Without a run that gets there, the best accuracy at the end decides.
-        best = min(
-            found,
-            key=lambda r: (
-                float(np.quantile(found[r][0], 0.5, method="higher")),
-                -float(np.median(found[r][1])),
-            ),
-        )
-        low, high = min(found), max(found)
-        if best == low:
-            wanted = [low / 2, low / 4]
-        elif best == high:
-            wanted = [high * 2, high * 4]
-        else:
-            return best, "", {r: t for r, (t, _) in sorted(found.items())}
-    edge = "lowest" if best == low else "highest"
-    warning = f"best rate {best:g} is the {edge} that was tried"
-    return best, warning, {r: t for r, (t, _) in sorted(found.items())}
-
-
-def compare(config: Config, world: World, policy: Policy, run: Any, fleet: Any, bar: Any) -> Any:
+def compare(config: Config, world: str, policy: str, run: Any, fleet: Any, bar: Any) -> Any:
     """Tune and report one policy in one world.
 
     Args:
@@ -238,8 +207,10 @@ def compare(config: Config, world: World, policy: Policy, run: Any, fleet: Any, 
     import jax
     import numpy as np
 
+    from dtjax.dataset import label
     from dtjax.measures import time_to_target
     from dtjax.montecarlo import seconds_at, trim
+    from dtjax.tuning import choose_rate
 
     tuning, reported = np.arange(config.tuning_runs), config.tuning_runs + np.arange(config.runs)
     keys = run_keys(config, "training")
@@ -259,57 +230,24 @@ def compare(config: Config, world: World, policy: Policy, run: Any, fleet: Any, 
             window=config.window,
         )
 
-    def try_rates(rates: np.ndarray, names: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    def try_rates(rates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         shape = (len(rates), len(tuning))
         result, seconds = train(np.tile(tuning, len(rates)), np.repeat(rates, len(tuning)))
         accuracy = np.nan_to_num(result.measures["validation_accuracy"][:, -1], nan=0.0)
         times = target(result, seconds, "validation_accuracy")
         return times.reshape(shape), accuracy.reshape(shape)
 
-    rate, warning, grid = tune(config, try_rates)
-    result, seconds = train(reported, np.full(len(reported), rate))
+    choice = choose_rate(config.rates, try_rates, widenings=config.widenings)
+    result, seconds = train(reported, np.full(len(reported), choice.rate))
     mine = jax.tree.map(lambda leaf: leaf[reported], run)
     reached = target(result, seconds, "test_accuracy")
-    return as_dataset(mine, result, seconds, reached).assign(
-        rate=rate,
-        rate_warning=warning,
-        tried=("candidate", list(grid)),
-        tuning_seconds=(("candidate", "tuning_run"), np.stack(list(grid.values()))),
+    return label(mine, result, seconds).assign(
+        target_seconds=("run", reached, {"units": "s", "note": "infinite: not reached"}),
+        rate=choice.rate,
+        rate_warning=choice.warning,
+        tried=("candidate", choice.tried),
+        tuning_seconds=(("candidate", "tuning_run"), choice.seconds),
     )
-
-
-def as_dataset(run: Any, result: Any, seconds: np.ndarray, reached: np.ndarray) -> xr.Dataset:
-    """Label the raw arrays of one policy in one world."""
-    import numpy as np
-    import xarray as xr
-
-    from dtjax import staleness
-
-    valid, stale = run.trace.examples > 0, np.asarray(staleness(run.trace))
-    accounts = run.accounts
-    values: dict[str, Any] = {
-        name: (("run", "evaluation"), value)
-        for name, value in result.measures.items()
-        if value.ndim == 2
-    }
-    values |= {
-        name: (("run", "worker"), getattr(accounts, name))
-        for name in ("useful", "discarded", "cancelled", "in_flight", "waiting", "started", "used")
-    }
-    values |= {
-        "seconds": (("run", "evaluation"), seconds, {"units": "s"}),
-        "updates": (("run", "evaluation"), result.updates),
-        "gradients": (("run", "evaluation"), result.gradients),
-        "accuracy": ("run", result.measures["test_accuracy"][:, -1]),
-        "class_accuracy": (("run", "class"), result.measures["test_class_accuracy"][:, -1]),
-        "target_seconds": ("run", reached, {"units": "s", "note": "infinite: not reached"}),
-        "diverged": ("run", result.diverged),
-        "elapsed": ("run", accounts.elapsed, {"units": "s"}),
-        "update_count": ("run", accounts.updates),
-        "mean_staleness": ("run", stale.sum((1, 2)) / np.maximum(valid.sum((1, 2)), 1)),
-        "max_staleness": ("run", stale.max((1, 2))),
-    }
-    return xr.Dataset(values)
 
 
 def run_keys(config: Config, use: Literal["schedule", "training"]) -> Any:
@@ -348,10 +286,10 @@ def study(config: Config) -> xr.Dataset:
     """
     import jax
     import optax
-    import xarray as xr
     from tqdm import tqdm
 
     from dtjax import study as studies
+    from dtjax.dataset import join
     from dtjax.montecarlo import Fleet
 
     parts = studies.output_folder(config.out / "parts")
@@ -367,7 +305,7 @@ def study(config: Config) -> xr.Dataset:
             bar.set_postfix_str(f"{world}: schedules")
             runs: Any = None
 
-            def compute(place: int, policy: Policy, world: World = world) -> xr.Dataset:
+            def compute(place: int, policy: str, world: str = world) -> xr.Dataset:
                 nonlocal runs
                 if runs is None:  # all the policies at once: one compile
                     runs = schedules(config, world, keys)
@@ -386,77 +324,17 @@ def study(config: Config) -> xr.Dataset:
                     for place, policy in enumerate(config.policies)
                 ]
             )
-    sizes = {
-        dim: range(max(one.sizes[dim] for row in rows for one in row))
-        for dim in ("evaluation", "candidate")
-    }
-    # Policies differ in how often they were measured and how many rates they tried: NaN elsewhere.
-    even = [[_pad(one, sizes) for one in row] for row in rows]
-    joined = [xr.concat(row, "policy", data_vars="all") for row in even]
-    whole = xr.concat(joined, "world", data_vars="all")
+    whole = join(rows, "world", "policy")
     whole = whole.assign_coords(
         world=list(config.worlds), policy=list(config.policies), run=range(config.runs)
     )
     return whole.assign_attrs(studies.provenance(config) | {"study": "tradeoff"})
 
 
-def _pad(dataset: xr.Dataset, sizes: dict[str, range]) -> xr.Dataset:
-    own = {dim: range(dataset.sizes[dim]) for dim in sizes}
-    return dataset.assign_coords(own).reindex(sizes)
-
-
-def summary(config: Config, whole: xr.Dataset, world: World) -> str:
-    """Lay out the table of one world."""
-    import numpy as np
-
-    from dtjax.measures import median_interval
-    from dtjax.report import table
-
-    percent = f"{config.target:.0%}"
-    headers = ["policy", "rate", f"seconds to {percent}", f"worker-s to {percent}", "accuracy"]
-    headers += ["worst class", "utilisation", "gradients/s", "updates/s", "staleness mean", "max"]
-    headers += ["waiting", "cancelled", "least share"]
-    rows: list[list[Any]] = []
-    for policy in config.policies:
-        one = whole.sel(world=world, policy=policy)
-        time = median_interval(one.target_seconds.values)
-        elapsed = one.elapsed.values
-        whole_time = elapsed * config.workers
-        used = one.used.values
-        share = used.min(-1) / np.maximum(used.sum(-1), 1)
-        last, worst = one.accuracy.values, one.class_accuracy.min("class").values
-        rows.append(
-            [
-                policy,
-                float(one.rate),
-                str(time),
-                f"{time.median * config.workers:.4g}" if np.isfinite(time.median) else "-",
-                f"{np.nanmedian(last):.3f}" if np.isfinite(last).any() else "-",
-                f"{np.nanmedian(worst):.3f}" if np.isfinite(worst).any() else "-",
-                f"{np.mean(one.useful.values.sum(-1) / whole_time):.1%}",
-                float(np.mean(used.sum(-1) / elapsed)),
-                float(np.mean(one.update_count.values / elapsed)),
-                float(np.mean(one.mean_staleness.values)),
-                int(one.max_staleness.values.max()),
-                f"{np.mean(one.waiting.values.sum(-1) / whole_time):.1%}",
-                f"{np.mean(one.cancelled.values.sum(-1) / whole_time):.1%}",
-                f"{np.mean(share):.1%}",
-            ]
-        )
-    lines = [f"world: {world} ({config.runs} runs; median and 95 % bootstrap interval)"]
-    lines.append(table(headers, rows))
-    for policy in config.policies:
-        one = whole.sel(world=world, policy=policy)
-        if str(one.rate_warning.values):
-            lines.append(f"{policy}: {one.rate_warning.values}")
-        if lost := int((one.diverged.values >= 0).sum()):
-            lines.append(f"{policy}: {lost} of {config.runs} runs diverged")
-    return "\n".join(lines)
-
-
 def main(config: Config) -> None:
     """Run the study, print its tables, write its file and draw its figure."""
     from dtjax import study as studies
+    from dtjax.outcomes import outcomes
 
     config = settle(config)
     out = studies.output_folder(config.out)
@@ -464,7 +342,8 @@ def main(config: Config) -> None:
     whole = study(config)
     studies.write(whole, out / "tradeoff.nc")
     for world in config.worlds:
-        print(f"\n{summary(config, whole, world)}")
+        print(f"\nworld: {world} ({config.runs} runs; medians, 95 % bootstrap intervals)")
+        print(outcomes(whole.sel(world=world), target=config.target))
     print(f"\nwrote {out / 'tradeoff.nc'}")
     if config.figure:
         script = Path(__file__).parents[1] / "figures" / "tradeoff.py"

@@ -253,16 +253,7 @@ class _Run:
 
     def report(self, status: str, end: Seconds) -> Schedule:
         """Divide every worker's seconds up to `end` among the seven accounts."""
-        # In the order of the fields of Schedule.
-        names = [
-            "useful",
-            "discarded",
-            "cancelled",
-            "in_flight",
-            "waiting",
-            "communicating",
-            "queueing",
-        ]
+        names = "useful discarded cancelled in_flight waiting communicating queueing".split()
         seconds: dict[str, list[Seconds]] = {name: [0] * self.n for name in names}
         for worker, cycles in enumerate(self.cycles):
             free: Seconds = 0  # since when the worker has been idle
@@ -277,10 +268,22 @@ class _Run:
             seconds["waiting"][worker] += end - free
 
         started = [len(cycles) for cycles in self.cycles]
-        fates = ("useful", "discarded", "cancelled")
-        counts = ([sum(c.fate == f for c in cycles) for cycles in self.cycles] for f in fates)
-        given = self.updates, end, status, started, len(self.buffer)
-        return Schedule(*given, *seconds.values(), self.completed, *counts)
+        count = {
+            fate: [sum(c.fate == fate for c in cycles) for cycles in self.cycles]
+            for fate in ("useful", "discarded", "cancelled")
+        }
+        return Schedule(
+            updates=self.updates,
+            end=end,
+            status=status,
+            started=started,
+            buffered=len(self.buffer),
+            completed=self.completed,
+            used=count["useful"],
+            discarded_count=count["discarded"],
+            cancelled_count=count["cancelled"],
+            **seconds,
+        )
 
 
 def _covered(intervals: Iterable[tuple[Seconds, Seconds]], stop: Seconds) -> Seconds:

@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtr, ndtri
+from jax import lax
+from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from dtjax import checks, keys
@@ -44,10 +45,12 @@ class Autoregressive:
     ) -> tuple[jax.Array, jax.Array]:
         """Read the time off the latent number, then move it on."""
         del now
-        q = jnp.clip(ndtr(-state), jnp.finfo(state.dtype).tiny, 1 - jnp.finfo(state.dtype).epsneg)
-        fresh = jnp.sqrt(1.0 - self.correlation**2) * _normal(worker, step, self.salt)
-        moved = rounded(self.correlation * state) + rounded(fresh)
-        return moved, self.law.isf(q)
+        info = jnp.finfo(state.dtype)
+        q = 0.5 * lax.erfc(rounded(state * 0.5**0.5))
+        q = jnp.clip(q, info.tiny, 1 - info.epsneg)
+        rest = jnp.sqrt(1.0 - rounded(self.correlation**2))
+        fresh = rounded(rest * _normal(worker, step, self.salt))
+        return rounded(self.correlation * state) + fresh, self.law.isf(rounded(q))
 
     def mean(self) -> jax.Array:
         """Return the law's mean: memory leaves the law of one computation as it is."""

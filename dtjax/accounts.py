@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from dtjax import lanes
+from dtjax import checks, lanes
 from dtjax.arrival import Clock, absolute
 from dtjax.types import ABSENT, COMPUTING
+
+FATES = ("useful", "discarded", "cancelled", "in_flight", "waiting", "communicating", "queueing")
+"""What a second of a worker can be; they add up."""
 
 
 @jax.tree_util.register_dataclass
@@ -38,19 +41,12 @@ class Accounts:
     @property
     def total(self) -> jax.Array:
         """f[] worker-seconds: n x elapsed."""
-        fates = (
-            self.useful,
-            self.discarded,
-            self.cancelled,
-            self.in_flight,
-            self.waiting,
-            self.communicating,
-            self.queueing,
-        )
-        return jnp.sum(sum(fates[1:], fates[0]), axis=-1)
+        first, *others = (getattr(self, fate) for fate in FATES)
+        return jnp.sum(sum(others, first), axis=-1)
 
     def share(self, fate: str) -> jax.Array:
-        """Return a fate's share of all worker-seconds, f[]. `fate` is a field's name."""
+        """Return a fate's share of all worker-seconds, f[]; `fate` is one of `FATES`."""
+        checks.choice("share", "fate", fate, FATES)
         return jnp.sum(getattr(self, fate), axis=-1) / self.total
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -100,7 +101,7 @@ def _cluster(options: Simulate) -> Any:
     if options.table is not None:
         try:
             rows = [
-                [float(cell) for cell in line.split(",") if cell.strip()]
+                [float(cell.strip() or "nan") for cell in line.split(",")]
                 for line in options.table.read_text().splitlines()
                 if line.strip()
             ]
@@ -112,6 +113,9 @@ def _cluster(options: Simulate) -> Any:
         full = np.full((len(rows), max(map(len, rows))), np.nan)
         for row, numbers in zip(full, rows, strict=True):
             row[: len(numbers)] = numbers
+        if np.isnan(full[:, 0]).any():
+            rule = "must hold a time in the first column of each row"
+            raise checks.fail("simulate", "table", rule, str(options.table))
         return dtjax.Cluster(n=len(rows), delay=delays.recorded(full))
     workers = checks.integer("simulate", "workers", options.workers, low=1)
     return dtjax.Cluster(n=workers, delay=delays.exponential(options.mean, options.shift))
@@ -122,6 +126,7 @@ def _run(options: Simulate) -> tuple[Any, bool]:
     import jax
 
     import dtjax
+    from dtjax import checks
     from dtjax.types import DONE
 
     cluster = _cluster(options)
@@ -132,7 +137,11 @@ def _run(options: Simulate) -> tuple[Any, bool]:
         max_staleness=options.max_staleness,
         preempt=options.preempt,
     )
+    checks.integer("simulate", "seed", options.seed, low=0, high=2**32 - 1)
     key = jax.random.key(options.seed)
+    if options.until is not None and not 0 < options.until < math.inf:
+        rule = "must be a positive and finite number of seconds"
+        raise checks.fail("simulate", "until", rule, options.until)
     if options.updates is not None or options.until is None:
         updates = 20 if options.updates is None else options.updates
         run = dtjax.simulate(key, cluster, policy, updates=updates, until=options.until)
@@ -166,7 +175,8 @@ def simulate(options: Simulate) -> None:
         ]
         ages = [str(stale[t, j]) for j in np.flatnonzero(valid[t])]
         rows.append([int(t) + 1, float(times[t]), " ".join(names), " ".join(ages)])
-    print(table(["update", "seconds", "gradients (worker.step)", "staleness"], rows))
+    headers = ["update", "seconds", "gradients (worker.step)", "staleness"]
+    print(table(headers, rows, digits=7))
     print()
     fates = ("useful", "discarded", "cancelled", "in_flight", "waiting")
     per_worker = [
@@ -174,7 +184,8 @@ def simulate(options: Simulate) -> None:
         + [float(getattr(accounts, fate)[w]) for fate in fates]
         for w in range(len(accounts.started))
     ]
-    print(table(["worker", "started", "used", *(f.replace("_", " ") for f in fates)], per_worker))
+    headers = ["worker", "started", "used", *(f.replace("_", " ") for f in fates)]
+    print(table(headers, per_worker, digits=7))
     print()
     reason = STATUS[int(run.status)]
     summary = [

@@ -12,10 +12,9 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from dtjax import checks, keys, lanes
+from dtjax import arguments, keys, lanes
 from dtjax.accounts import Accounts, settle
 from dtjax.arrival import Buffer, Clock, Counts, Spans, Tally, arrive
-from dtjax.policies.rule import UNBOUNDED
 from dtjax.types import ABSENT, COMPUTING, DONE, EXHAUSTED, STATUS, STUCK, UNTIL, Trace
 
 CHUNK = 1024
@@ -98,10 +97,12 @@ def simulate(
     Reference:
         Dutta et al., "Slow and stale gradients can win the race", AISTATS 2018.
     """
-    policy = _canonical(policy)
-    width = _width("simulate", cluster, policy, width)
-    clock = _start(key, cluster, policy, width)
-    return resume(clock, cluster, policy, updates=updates, until=until, rows=rows)
+    name = "simulate"
+    arguments.one_key(name, key)
+    policy = arguments.canonical(name, cluster, policy)
+    width = arguments.width(name, cluster, policy, width)
+    rows, updates, until = arguments.ends(name, rows, updates, until)
+    return _run(_start(key, cluster, policy, width), cluster, policy, until, updates, rows)
 
 
 def resume(
@@ -128,66 +129,24 @@ def resume(
         the run began.
 
     Raises:
-        ValueError: as in `simulate`.
+        ValueError: as in `simulate`, and if the clock is not of a run with this number of workers,
+            or of another law or policy, or its rows are too narrow for this policy.
     """
-    policy = _canonical(policy)
-    if rows is None and not checks.is_concrete(updates):
-        raise checks.fail("simulate", "rows", "must be given where updates is traced", rows)
-    rows = checks.integer("simulate", "rows", updates if rows is None else rows, low=1)
-    updates = checks.integer("simulate", "updates", updates, low=1, high=rows, high_name="rows=")
-    if until is None:
-        until = jnp.inf
-    elif checks.is_concrete(until):
-        number = np.asarray(until, dtype=float)
-        if not (number > 0).all():
-            raise checks.fail("simulate", "until", "must be a positive number of seconds", until)
-    limit = jnp.asarray(updates, jnp.int32)
-    return _run(clock, cluster, policy, jnp.asarray(until, clock.now.dtype), limit, rows)
-
-
-def _canonical(policy: Any) -> Any:
-    """Give Python numbers the types that arrays have, so that changing one compiles nothing."""
-    for method in ("init", "width", "decide", "sweep"):
-        if not callable(getattr(policy, method, None)):
-            rule = f"must be a policy (it has no {method}), as those of dtjax.policies"
-            raise checks.fail("simulate", "policy", rule, policy)
-
-    def array(leaf: Any) -> Any:
-        if isinstance(leaf, (bool, np.bool_)):
-            return np.bool_(leaf)
-        if isinstance(leaf, (int, np.integer)):
-            return np.int32(leaf)
-        return jnp.asarray(leaf, float) if isinstance(leaf, float) else leaf
-
-    return jax.tree.map(array, policy)
-
-
-def _width(name: str, cluster: Any, policy: Any, width: int | None) -> int:
-    """Return K, and hold the rule against the number of workers, where both are known."""
-    if width is None:
-        width = policy.width(cluster.n)
-    width = checks.integer(name, "width", width, low=1)
-    k = getattr(policy, "k", None)
-    distinct = getattr(policy, "distinct", None)
-    if k is None or not checks.is_concrete((k, distinct, cluster.present)):
-        return width
-    many = np.asarray(k)
-    many = many[many != UNBOUNDED]
-    if many.size and many.max() > width:
-        raise checks.fail(name, "width", f"must be at least k={many.max()}", width)
-    there = cluster.n if cluster.present is None else int(np.sum(np.asarray(cluster.present)))
-    over = np.asarray(distinct) & (np.asarray(k) > there) & (np.asarray(k) != UNBOUNDED)
-    if over.any():
-        rule = f"must be at most the number of workers, n={there}, to come from distinct ones"
-        raise checks.fail(name, "k", rule, int(np.max(np.asarray(k))))
-    return width
+    name = "resume"
+    policy = arguments.canonical(name, cluster, policy)
+    arguments.one_run(name, cluster, clock)
+    width = arguments.width(name, cluster, policy, clock.buffer.worker.shape[0])
+    fresh = jax.eval_shape(partial(_start, width=width), clock.key, cluster, policy)
+    arguments.same_run(name, clock, fresh)
+    rows, updates, until = arguments.ends(name, rows, updates, until)
+    return _run(clock, cluster, policy, until, updates, rows)
 
 
 @partial(jax.jit, static_argnames="width")
 def _start(key: jax.Array, cluster: Any, policy: Any, width: int) -> Clock:
     """Start every worker at second 0 on version 0."""
     n = cluster.n
-    key = keys.typed(key)
+    key = keys.plain(key)
     workers = keys.workers(key, n)
     zero = jnp.zeros((), float)
     present = jnp.ones(n, bool) if cluster.present is None else cluster.present
@@ -232,7 +191,7 @@ def _run(
     clock: Clock, cluster: Any, policy: Any, until: jax.Array, updates: jax.Array, rows: int
 ) -> Run:
     n, K = cluster.n, clock.buffer.worker.shape[0]
-    workers = keys.workers(jax.random.wrap_key_data(clock.key), n)
+    workers = keys.workers(keys.plain(clock.key), n)
     first = clock.version
     limit = first + updates
     turns = max(1, -(-rows * K // CHUNK))

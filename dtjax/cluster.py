@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from dtjax import checks
-from dtjax.delays.law import count
+from dtjax.delays.law import check_law
 
 
 @jax.tree_util.register_dataclass
@@ -51,12 +51,7 @@ def Cluster(  # noqa: N802 - a constructor: validation must not run when a pytre
         4
     """
     n = checks.integer("Cluster", "n", n, low=1)
-    if not (callable(getattr(delay, "init", None)) and callable(getattr(delay, "draw", None))):
-        rule = "must be a law with init and draw, as those of dtjax.delays"
-        raise checks.fail("Cluster", "delay", rule, delay)
-    made_for = count(delay)
-    if made_for is not None and made_for != n:
-        raise checks.fail("Cluster", "delay", f"must be made for n={n} workers", made_for)
+    check_law("Cluster", "delay", delay, n)
     sizes = checks.real("Cluster", "examples", examples, checks.POSITIVE)
     if sizes.ndim and sizes.shape != (n,):
         raise checks.fail("Cluster", "examples", f"must have shape () or ({n},)", sizes.shape)

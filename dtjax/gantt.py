@@ -55,10 +55,9 @@ def bars(run: Any, *, holds: bool) -> list[Bar]:
         arrival = updated + float(clock.buffer.age[j])
         start = arrival - float(clock.buffer.compute[j])
         known.append((*name, start, arrival, end if holds else arrival, "open", "waits"))
-    phase, step, length = (np.asarray(x) for x in (clock.of.phase, clock.of.step, clock.at.seconds))
-    left = np.asarray((clock.due - clock.now) + clock.at.low)
+    phase, step, begun = (np.asarray(x) for x in (clock.of.phase, clock.of.step, clock.begun))
     for worker in np.flatnonzero(phase == COMPUTING):
-        start = end - float(length[worker] - left[worker])
+        start = end - float(begun[worker])
         known.append((int(worker), int(step[worker]) - 1, start, end, end, "open", ""))
     idle = {worker: (0.0, 0) for worker in range(len(phase))}  # idle from, next step
     for worker, step_, start, arrival, free, fate, label in sorted(known):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+DEFAULT = "threefry2x32"
 WORLD = 0x7FFFFFFF  # the fold that no worker's index reaches: what the workers of a run share
 
 
@@ -28,6 +29,27 @@ def typed(key: jax.Array) -> jax.Array:
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         return key
     return jax.random.wrap_key_data(key)
+
+
+def is_key(key: Any) -> bool:
+    """Whether this is one random key: a typed one, or the older vector of uint32."""
+    dtype = getattr(key, "dtype", None)
+    if dtype is None:
+        return False
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return key.ndim == 0
+    return dtype == jnp.uint32 and key.ndim == 1
+
+
+def plain(key: jax.Array) -> jax.Array:
+    """Return a key of the default generator for any key, or for the data of one.
+
+    A run draws with it, so that its tables depend neither on a setting of JAX nor, as with other
+    generators, on the number of runs.
+    """
+    data = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+    first = jax.random.wrap_key_data(data[:2], impl=DEFAULT)
+    return fold(first, *(data[word] for word in range(2, data.shape[0])))
 
 
 def workers(key: jax.Array, n: int) -> Worker:
@@ -60,14 +82,14 @@ def fold(key: jax.Array, *counters: ArrayLike) -> jax.Array:
     for counter in counters:
         if _plain(key):
             data = _threefry(jax.random.key_data(key), jnp.asarray(counter))
-            key = jax.random.wrap_key_data(data)
+            key = jax.random.wrap_key_data(data, impl=DEFAULT)
         else:
             key = jax.random.fold_in(key, counter)
     return key
 
 
 def _plain(key: jax.Array) -> bool:
-    return str(jax.random.key_impl(key)) == "threefry2x32"
+    return str(jax.random.key_impl(key)) == DEFAULT
 
 
 def stream(key: jax.Array, count: int) -> jax.Array:

@@ -26,9 +26,8 @@ def smoothed(values: np.ndarray, gradients: np.ndarray, window: int) -> np.ndarr
     for place in np.ndindex(values.shape[:-1]):
         counts = gradients[place]
         first = np.searchsorted(counts, counts - max(window, 1), side="right")
-        total = np.concatenate([[0.0], np.cumsum(values[place])])
-        ends = np.arange(len(counts)) + 1
-        result[place] = (total[ends] - total[first]) / (ends - first)
+        # Not by differences of a running sum: one huge or NaN entry would spoil all later ones.
+        result[place] = [values[place][f : e + 1].mean() for e, f in enumerate(first)]
     return result
 
 
@@ -45,6 +44,7 @@ def time_to_target(
 
     The measure, smoothed over `window` gradients, must reach the target and not leave it for
     another `window` gradients. A run that ends before that, or diverges, is censored: infinity.
+    A measure that differs from the target by a rounding of its float type has reached it.
 
     Args:
         seconds: f[..., E], when each evaluation was.
@@ -66,13 +66,16 @@ def time_to_target(
         2.0
     """
     checks.integer("time_to_target", "window", window, low=0)
+    kind = np.asarray(values).dtype
+    unit = np.finfo(kind).eps if np.issubdtype(kind, np.floating) else 0.0
     values, seconds = np.asarray(values, np.float64), np.asarray(seconds, np.float64)
     gradients = np.asarray(gradients)
     if not values.shape == seconds.shape == gradients.shape:
         shapes = (values.shape, seconds.shape, gradients.shape)
         raise checks.fail("time_to_target", "values", "must have the shape of seconds", shapes)
     mean = smoothed(values, gradients, window)
-    good = mean >= target if rising else mean <= target
+    slack = 4 * unit * abs(target)
+    good = mean >= target - slack if rising else mean <= target + slack
     result = np.full(values.shape[:-1], np.inf)
     for place in np.ndindex(result.shape):
         counts, ok = gradients[place], good[place]

@@ -123,11 +123,11 @@ def map_runs(
 
 
 def _count(name: str, args: Any) -> int:
-    counts = {leaf.shape[0] for leaf in jax.tree.leaves(args)}
-    if len(counts) != 1 or 0 in counts:
+    counts = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(args)}
+    if len(counts) != 1 or counts & {(), (0,)}:
         rule = "must have one leading axis of runs, the same in all"
         raise checks.fail(name, "args", rule, sorted(counts))
-    return counts.pop()
+    return counts.pop()[0]
 
 
 class Fleet:
@@ -233,7 +233,8 @@ def _training(
     """Put the chunks of a wave together; chunks in which no run had an update repeat the last."""
     measured += [measured[-1]] * (chunks + 1 - len(measured))
     stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves], 1), *measured)
-    loss = np.concatenate([np.asarray(x) for x in losses], axis=1)
+    none = np.zeros((len(state.diverged), 0), jnp.zeros((), float).dtype)
+    loss = np.concatenate([none, *(np.asarray(x) for x in losses)], axis=1)
     loss = np.pad(loss, [(0, 0), (0, max(0, length - loss.shape[1]))], constant_values=np.nan)
     return Training(
         loss=jnp.asarray(loss[:, :length]),

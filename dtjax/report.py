@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def table(headers: Sequence[str], rows: Sequence[Sequence[Any]], *, digits: int = 4) -> str:
     """Lay out a table as text: words to the left, numbers to the right.
 
     Args:
         headers: of the columns.
-        rows: cells; floats are written with three digits.
+        rows: cells.
+        digits: of floats.
 
     Example:
         >>> print(table(["policy", "seconds"], [["bsp", 7.0], ["asp", 12.5]]))
@@ -20,7 +21,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
         bsp           7
         asp        12.5
     """
-    cells = [[_cell(value) for value in row] for row in rows]
+    cells = [[_cell(value, digits) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
     right = [
         all(isinstance(row[c], (int, float)) for row in rows) and bool(rows)
@@ -38,7 +39,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join([line(headers), rule, *(line(row) for row in cells)])
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, digits: int) -> str:
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.{digits}g}"
     return str(value)

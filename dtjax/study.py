@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import hashlib
+import importlib.metadata
 import json
 import os
 import platform
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 import dtjax
 
@@ -68,32 +70,31 @@ def plain(value: Any) -> Any:
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+        return np.asarray(value).tolist()
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of what results are made with."""
+    packages = ("jax", "jaxlib", "flax", "optax", "numpy", "scikit-learn")
+    found = {name: importlib.metadata.version(name) for name in packages}
+    return {"dtjax": dtjax.__version__, **found, "python": platform.python_version()}
+
+
 def fingerprint(settings: Any) -> str:
-    """Name settings by a hash: of their values and of the versions that the bits depend on."""
-    text = json.dumps([plain(settings), dtjax.__version__, jax.__version__], sort_keys=True)
+    """Name settings by a hash: of their values and of what else the bits of a result depend on."""
+    packages = {name: version for name, version in versions().items() if name != "python"}
+    machine = [jax.default_backend(), jax.config.read("jax_enable_x64")]
+    text = json.dumps([plain(settings), packages, machine], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def provenance(config: Any) -> dict[str, Any]:
     """Return what a result file says of how it came about."""
-    import flax
-    import numpy
-    import optax
-
-    versions = {
-        "dtjax": dtjax.__version__,
-        "jax": jax.__version__,
-        "flax": flax.__version__,
-        "optax": optax.__version__,
-        "numpy": numpy.__version__,
-        "python": platform.python_version(),
-    }
     return {
         "config": json.dumps(plain(config), sort_keys=True),
-        "versions": json.dumps(versions, sort_keys=True),
+        "versions": json.dumps(versions(), sort_keys=True),
         "backend": jax.default_backend(),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }

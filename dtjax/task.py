@@ -35,6 +35,8 @@ class Task:
     only the first `examples` examples count."""
     evaluate: Callable[[Any, Any], dict[str, jax.Array]] = field(metadata={"static": True})
     """(data, params) -> measures by name, arrays of fixed shapes."""
+    workers: int | None = field(default=None, metadata={"static": True})
+    """How many workers `batch` knows; None: any number."""
 
 
 def classification(
@@ -112,7 +114,8 @@ def classification(
         }
 
     arrays = jax.tree.map(jnp.asarray, (data, partition.index, partition.size))
-    return Task(arrays, init, loss, draw, evaluate)
+    cut_for = len(partition.size) if len(partition.size) > 1 else None
+    return Task(arrays, init, loss, draw, evaluate, cut_for)
 
 
 def quadratic(

@@ -63,8 +63,8 @@ def replay(
         Losses, measures at the start and after each block of rows, and whether the run diverged.
 
     Raises:
-        ValueError: if `evaluate_every` is below 1, the trace is a batch of runs, or it starts at
-            another version than 0.
+        ValueError: if `evaluate_every` is below 1, the trace is a batch of runs, it starts at
+            another version than 0, or the task's data are divided among fewer workers.
 
     Example:
         >>> import dtjax, optax
@@ -139,7 +139,13 @@ def begin(
         slots: of the trace.
         encoder: as in `replay`.
         params: as in `replay`.
+
+    Raises:
+        ValueError: if the task's data are divided among fewer workers than the trace has.
     """
+    if task.workers is not None and task.workers < workers:
+        rule = f"must be made for the trace's {workers} workers"
+        raise checks.fail("begin", "task", rule, task.workers)
     params = task.init(task.data, _keys(key)[0]) if params is None else params
     params = jax.tree.map(jnp.asarray, params)
     models = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], slots, axis=0), params)

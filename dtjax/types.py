@@ -145,8 +145,9 @@ def staleness(trace: Trace) -> jax.Array:
         >>> dtjax.staleness(run.trace)[:, 0].tolist()
         [0, 0, 2, 1, 4]
     """
-    row = jnp.arange(trace.version.shape[-2], dtype=trace.version.dtype)[:, None]
-    now = jnp.asarray(trace.start)[..., None, None] + row
+    start = jnp.asarray(trace.start)
+    row = jnp.arange(trace.version.shape[-2], dtype=trace.version.dtype)
+    now = start[..., None, None] + row.reshape(*[1] * start.ndim, -1, 1)
     return jnp.where(trace.examples > 0, now - trace.version, 0)
 
 

@@ -58,7 +58,7 @@ def ends(case: dict[str, Any]) -> tuple[int, float]:
 def play(
     table: Any, rule: Rule, updates: Any, until: Any, present: Any = None, rows: int = ROWS
 ) -> dtjax.Run:
-    """Simulate one run in the padded shapes."""
+    """Simulate one run in the padded shapes, of the workers that are present."""
     cluster = dtjax.Cluster(len(table), delays.recorded(table), present=present)
     return dtjax.simulate(KEY, cluster, rule, updates=updates, until=until, rows=rows, width=WIDTH)
 
@@ -80,6 +80,13 @@ def lane(tree: Any, index: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
+def play_case(case: dict[str, Any]) -> dtjax.Run:
+    """Simulate a vector without `vmap`, in the shapes and the structure that all of them share."""
+    n = len(case["durations"])
+    present = np.arange(N) < n
+    return play(padded(case["durations"]), full(rule(case)), *ends(case), present)
+
+
 def facts(run: dtjax.Run, n: int) -> dict[str, Any]:
     """Return what one run did as plain numbers, those of its first n workers."""
     run = jax.tree.map(np.asarray, run)
@@ -93,10 +100,11 @@ def facts(run: dtjax.Run, n: int) -> dict[str, Any]:
     updates = []
     for t in range(made.sum()):
         j = valid[t]
-        names = {name: getattr(trace, name)[t, j].tolist() for name in ("worker", "step", "version")}
-        arrival = (times[t] - trace.arrival[t, j].astype(float)).tolist()
-        names |= {"staleness": stale[t, j].tolist(), "compute": trace.compute[t, j].tolist()}
-        updates.append({"time": times[t], **names, "arrival": arrival})
+        names = ("worker", "step", "version", "compute")
+        row = {name: getattr(trace, name)[t, j].tolist() for name in names}
+        row["staleness"] = stale[t, j].tolist()
+        row["arrival"] = (times[t] - trace.arrival[t, j].astype(float)).tolist()
+        updates.append({"time": times[t], **row})
     lists = {name: getattr(accounts, name).tolist() for name in (*SECONDS, "started", "used")}
     lists |= {"thrown": accounts.thrown.tolist(), "stopped": accounts.stopped.tolist()}
     lists["completed"] = np.asarray(run.clock.done).tolist()

@@ -253,7 +253,8 @@ class _Run:
 
     def report(self, status: str, end: Seconds) -> Schedule:
         """Divide every worker's seconds up to `end` among the seven accounts."""
-        names = "useful discarded cancelled in_flight waiting communicating queueing".split()
+        ends = ("useful", "discarded", "cancelled", "in_flight")
+        names = (*ends, "waiting", "communicating", "queueing")
         seconds: dict[str, list[Seconds]] = {name: [0] * self.n for name in names}
         for worker, cycles in enumerate(self.cycles):
             free: Seconds = 0  # since when the worker has been idle
@@ -270,7 +271,7 @@ class _Run:
         started = [len(cycles) for cycles in self.cycles]
         count = {
             fate: [sum(c.fate == fate for c in cycles) for cycles in self.cycles]
-            for fate in ("useful", "discarded", "cancelled")
+            for fate in ends
         }
         return Schedule(
             updates=self.updates,

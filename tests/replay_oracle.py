@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-Step = Callable[[np.ndarray, float], np.ndarray]  # (gradient, staleness) -> change of w
+Step = Callable[[np.ndarray, float, float], np.ndarray]  # (gradient, staleness, loss) -> change
 Encode = Callable[[int, np.ndarray], np.ndarray]  # (worker, gradient) -> message
 
 
@@ -72,7 +72,7 @@ def play(
             stale += t - version
             count += 1
         losses.append(loss / total)
-        versions.append(versions[-1] + step(average / total, stale / len(row)))
+        versions.append(versions[-1] + step(average / total, stale / len(row), losses[-1]))
     return Played(np.stack(versions), np.array(losses), count, used, sent)
 
 
@@ -80,7 +80,7 @@ def sgd(rate: float, momentum: float = 0.0) -> Step:
     """Make the heavy ball of `optax.sgd`."""
     kept = np.zeros(())
 
-    def step(gradient: np.ndarray, staleness: float) -> np.ndarray:
+    def step(gradient: np.ndarray, staleness: float, loss: float) -> np.ndarray:
         nonlocal kept
         kept = gradient + momentum * kept
         return -rate * kept
@@ -92,7 +92,7 @@ def adam(rate: float) -> Step:
     """Make Adam with its usual constants."""
     first, second, count = np.zeros(()), np.zeros(()), 0
 
-    def step(gradient: np.ndarray, staleness: float) -> np.ndarray:
+    def step(gradient: np.ndarray, staleness: float, loss: float) -> np.ndarray:
         nonlocal first, second, count
         first = 0.9 * first + 0.1 * gradient
         second = 0.999 * second + 0.001 * gradient**2

@@ -1,4 +1,4 @@
-"""The clock against the reference event loop, on random tables full of ties: every field, exactly."""
+"""The clock against the reference event loop on random tables full of ties: every field exactly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from clock_cases import N, ROWS, WIDTH, expected, facts, full, padded, play
+from clock_cases import ROWS, WIDTH, N, expected, facts, full, padded, play
 from dtjax.policies import Rule
 from dtjax.types import EXHAUSTED, STUCK, UNTIL
 from oracle import schedule
@@ -75,5 +75,5 @@ def test_status() -> None:
     assert agree(ENDLESS | {"until": 5.0}) == UNTIL
     assert agree(ENDLESS | {"durations": [[1.0] * 2, [3.0] * 2]}) == EXHAUSTED
     assert agree(ENDLESS | {"durations": [[1.0] * 2, []]}) == EXHAUSTED
-    backup = {"k": 1, "distinct": True, "cancel": True, "bound": None}
-    assert agree(ENDLESS | backup | {"durations": [[1.0] * 9, [math.inf] * 9], "until": 4.5}) == UNTIL
+    backup = {"distinct": True, "cancel": True, "bound": None, "until": 4.5}
+    assert agree(ENDLESS | backup | {"durations": [[1.0] * 9, [math.inf] * 9]}) == UNTIL

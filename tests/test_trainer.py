@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -15,52 +15,15 @@ import pytest
 
 import dtjax
 import replay_oracle as oracle
-from dtjax import policies
 from dtjax.task import Task, quadratic
 from dtjax.traces import full_history
-from dtjax.trainer import advance, begin
-from dtjax.update import rows_of
-
-N, D, ROWS = 5, 4, 48
-CURVE = np.array([1.0, 0.5, 0.25, 0.05])
-START = np.array([1.0, -2.0, 0.5, 3.0])
-KEY = jax.random.PRNGKey(7)
-RULES = {
-    "bsp": policies.bsp(),
-    "asp": policies.asp(),
-    "ssp": policies.ssp(1),
-    "k-bsp": policies.k_bsp(2),
-    "k-batch-bsp": policies.k_batch_bsp(3),
-    "k-asp": policies.k_asp(2),
-    "k-batch-asp": policies.k_batch_asp(3),
-    "asp, cut-off": policies.asp(max_staleness=6),
-    "k-asp, cut-off": policies.k_asp(3, max_staleness=1),
-    "k-bsp, not pre-empted": policies.k_bsp(3, preempt=False),
-    "asp, until": policies.asp(),
-    "k-asp, until": policies.k_asp(3),
-}
-UNTIL = [8.0 if "until" in name else np.inf for name in RULES]
+from replays import CURVE, KEY, ROWS, RULES, START, N, lane, pulls, runs, task, traces
 
 
 @pytest.fixture(autouse=True)
 def x64() -> Iterator[None]:
     with jax.enable_x64(True):
         yield
-
-
-@cache
-def traces() -> Any:
-    """Simulate all the rules: unequal workers, unequal mini-batches, two lanes that end early."""
-    with jax.enable_x64(True):
-        law = dtjax.delays.scaled(dtjax.delays.exponential(0.8, shift=0.2), [1, 1, 1, 2, 5.0])
-        cluster = dtjax.Cluster(n=N, delay=law, examples=[1.0, 2.0, 3.0, 4.0, 5.0])
-
-        def one(rule: Any, until: Any) -> Any:
-            key = jax.random.key(3)
-            return dtjax.simulate(key, cluster, rule, updates=ROWS, until=until, width=N)
-
-        run = jax.vmap(one)(policies.stack(list(RULES.values())), jnp.array(UNTIL))
-        return jax.tree.map(np.asarray, run.check().trace)
 
 
 def replay(trace: Any, problem: Task, optimizer: Any, every: int = 1, params: Any = None) -> Any:
@@ -72,33 +35,13 @@ def replay(trace: Any, problem: Task, optimizer: Any, every: int = 1, params: An
     return jax.jit(one)(trace, params)
 
 
-def lane(i: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[i], traces())
+def told(power: Any) -> Any:
+    """Make an optimizer of what the trainer tells it: g / ((1 + staleness)(1 + loss^2))^power."""
 
-
-def task() -> Task:
-    return quadratic(CURVE, noise=[0.5, 0.1, 1.0, 0.2], start=START)
-
-
-@cache
-def pulls() -> Callable[[int, int, float], np.ndarray]:
-    """Return the noise of (worker, step), as the trainer's virtual table has it."""
-    with jax.enable_x64(True):
-        problem, batches = task(), jax.random.split(jax.random.wrap_key_data(KEY))[1]
-        worker, step = (i.ravel() for i in np.mgrid[:N, : 4 * ROWS])
-        draw = jax.vmap(lambda w, s: problem.batch(problem.data, batches, w, s, 1.0)[1])
-        table = np.asarray(jax.jit(draw)(worker, step)).reshape(N, -1, D)
-    return lambda w, s, examples: table[w, s] / np.sqrt(examples)
-
-
-def by_staleness(power: Any) -> Any:
-    """Divide by (1 + mean staleness)^power: an optimizer that uses what the trainer tells it."""
-
-    def update(
-        gradient: Any, state: Any, params: Any, *, value: Any, staleness: Any, **extra: Any
-    ) -> Any:
-        del params, value, extra
-        return jax.tree.map(lambda g: g * (1 + staleness) ** -power, gradient), state
+    def update(updates: Any, state: Any, params: Any = None, **told: Any) -> Any:
+        del params
+        factor = ((1 + told["staleness"]) * (1 + told["value"] ** 2)) ** -power
+        return jax.tree.map(lambda g: g * factor, updates), state
 
     return optax.GradientTransformationExtraArgs(lambda params: (), update)
 
@@ -112,13 +55,13 @@ class Numbers(NamedTuple):
 
     def make(self) -> Any:
         sgd = optax.sgd(self.rate, momentum=self.momentum)
-        return optax.chain(by_staleness(self.power), sgd)
+        return optax.chain(told(self.power), sgd)
 
 
 FAMILY = {
     "sgd": Numbers(0.1, 0.0, 0.0),
     "momentum": Numbers(0.05, 0.9, 0.0),
-    "staleness": Numbers(0.3, 0.0, 1.0),
+    "told": Numbers(0.3, 0.0, 1.0),
 }
 
 
@@ -149,7 +92,12 @@ def reference(name: str) -> oracle.Step:
         return oracle.adam(0.1)
     rate, momentum, power = FAMILY[name]
     sgd = oracle.sgd(rate, momentum)
-    return lambda gradient, staleness: sgd(gradient * (1 + staleness) ** -power, staleness)
+
+    def step(gradient: np.ndarray, staleness: float, loss: float) -> np.ndarray:
+        factor = ((1 + staleness) * (1 + loss**2)) ** -power
+        return sgd(gradient * factor, staleness, loss)
+
+    return step
 
 
 @pytest.mark.parametrize("name", [*FAMILY, "adam"])
@@ -177,9 +125,13 @@ def test_the_lanes_cover_what_can_go_wrong() -> None:
     twice = [row for row in rows["k-batch-bsp"] if len({e.worker for e in row}) < len(row)]
     assert twice, "no worker delivers twice in one row"
     assert any(row[0].worker == row[1].worker for row in twice), "not twice running"
-    for rule in ("asp, cut-off", "k-asp, cut-off", "k-bsp", "k-batch-bsp"):
-        steps = [e.step for row in rows[rule] for e in row if e.worker == N - 1]
-        assert len(steps) < 1 + max(steps), f"{rule}: nothing of the slowest worker's was lost"
+    lost = dict(
+        zip(RULES, zip(runs().accounts.thrown, runs().accounts.stopped, strict=True), strict=True)
+    )
+    for rule in ("asp, cut-off", "k-asp, cut-off", "k-bsp, not pre-empted"):
+        assert lost[rule][0].sum() > 0, f"{rule}: nothing was discarded"
+    for rule in ("k-bsp", "k-batch-bsp"):
+        assert lost[rule][1].sum() > 0, f"{rule}: nothing was cancelled"
     sizes = {e.examples for row in rows["k-asp"] for e in row}
     assert len(sizes) > 2, "mini-batches are equal"
 
@@ -228,7 +180,7 @@ def classifier() -> tuple[Task, Any]:
     x, y = rng.normal(size=(60, 3)), rng.integers(0, 4, 60)
     data = dtjax.data.Data(x[:40], y[:40], x[40:50], y[40:50], x[50:], y[50:])
     problem = dtjax.task.classification(dtjax.models.mlp([5], 4), data, batch=6)
-    params = problem.init(problem.data, jax.random.key(1))
+    params = jax.jit(problem.init)(problem.data, jax.random.key(1))
     return problem, jax.tree.map(lambda leaf: jnp.asarray(leaf, float), params)
 
 
@@ -253,110 +205,8 @@ def test_bsp_is_sgd_on_the_union_of_the_batches() -> None:
     np.testing.assert_allclose(result.loss, losses, rtol=1e-12)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), result.params, params)
     assert result.updates.tolist() == [0, 4, 8]
-    measured = problem.evaluate(problem.data, params)
+    measured = jax.jit(problem.evaluate)(problem.data, params)
     np.testing.assert_allclose(result.measures["test_loss"][-1], measured["test_loss"], rtol=1e-12)
-
-
-class Memory(NamedTuple):
-    """What the encoder of these tests keeps of a worker."""
-
-    residual: jax.Array  # f[d]
-    sent: jax.Array  # f[d] the sum of its messages
-    last: jax.Array  # f[3] step, staleness and examples of its last gradient
-
-
-class TopK(NamedTuple):
-    """Top-k with error feedback."""
-
-    k: int
-
-    def init(self, params: jax.Array) -> Memory:
-        return Memory(jnp.zeros_like(params), jnp.zeros_like(params), jnp.full(3, -1.0))
-
-    def encode(self, state: Memory, gradient: jax.Array, extras: Any) -> Any:
-        whole = gradient + state.residual
-        kept = jax.lax.top_k(jnp.abs(whole), self.k)[1]
-        message = jnp.zeros_like(whole).at[kept].set(whole[kept])
-        last = jnp.stack([extras.step, extras.staleness, extras.examples]).astype(float)
-        return Memory(whole - message, state.sent + message, last), message
-
-
-class Identity(NamedTuple):
-    """Send gradients as they are."""
-
-    def init(self, params: Any) -> tuple[()]:
-        return ()
-
-    def encode(self, state: tuple[()], gradient: Any, extras: Any) -> Any:
-        return state, gradient
-
-
-def state_after(problem: Task, optimizer: Any, trace: Any, encoder: Any = None) -> Any:
-    """Train all the lanes and return everything that the next update would need."""
-
-    def one(t: Any) -> Any:
-        state = begin(KEY, problem, optimizer, t.workers, t.slots, encoder)
-        return advance(KEY, state, rows_of(t), problem, optimizer, encoder)[0]
-
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(trace))
-
-
-@cache
-def compressed() -> Any:
-    with jax.enable_x64(True):
-        return state_after(task(), optax.adam(0.1), traces(), TopK(1))
-
-
-def test_error_feedback_loses_nothing_under_any_policy() -> None:
-    state, pull = compressed(), pulls()
-    for i, rule in enumerate(RULES):
-        rows, memory = oracle.entries(lane(i)), {}
-        encode = oracle.top_k(1, memory)
-        played = oracle.play(rows, CURVE, START, pull, oracle.adam(0.1), encode)
-        np.testing.assert_allclose(state.params[i], played.versions[-1], atol=1e-10, err_msg=rule)
-        for worker in range(N):
-            residual, sent, last = (leaf[i, worker] for leaf in state.memory)
-            mine = [(t, e) for t, row in enumerate(rows) for e in row if e.worker == worker]
-            if not mine:  # all its work was cancelled or discarded: as if it had never happened
-                assert not residual.any() and not sent.any() and (last == -1).all()
-                continue
-            np.testing.assert_allclose(residual, memory[worker], atol=1e-10, err_msg=rule)
-            np.testing.assert_allclose(sent + residual, played.used[worker], atol=1e-10)
-            t, entry = mine[-1]
-            assert last.tolist() == [entry.step, t - entry.version, entry.examples]
-
-
-def test_the_identity_encoder_changes_no_bit() -> None:
-    problem = task()
-    plain = state_after(problem, optax.adam(0.1), traces())
-    encoded = state_after(problem, optax.adam(0.1), traces(), Identity())
-    jax.tree.map(np.testing.assert_array_equal, plain, encoded)
-
-
-def test_what_stands_in_padding_does_not_matter() -> None:
-    # Steps of 10,000 and more give NaN; they stand in padding alone.
-    clean = task()
-
-    def batch(*args: Any) -> Any:
-        curve, pull = clean.batch(*args)
-        return curve, jnp.where(args[3] >= 10_000, jnp.nan, pull)
-
-    dirty = replace(clean, batch=batch)
-    trace = traces()
-    pad = ~trace.valid
-    garbage = replace(
-        trace,
-        worker=np.where(pad, N - 1, trace.worker),
-        step=np.where(pad, 10_000, trace.step),
-        version=np.where(pad, 77, trace.version),
-        slot=np.where(pad, N - 1, trace.slot),
-        into=np.where(trace.made, trace.into, 0),
-    )
-    before, after = compressed(), state_after(dirty, optax.adam(0.1), garbage, TopK(1))
-    jax.tree.map(np.testing.assert_array_equal, before, after)
-    made = trace.made.sum(-1)
-    assert before.optimizer[0].count.tolist() == made.tolist() == before.version.tolist()
-    assert (before.gradients == trace.valid.sum((-1, -2))).all()
 
 
 def test_a_run_that_diverges_says_when_and_harms_nobody() -> None:

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from dtjax import checks
 from dtjax.checks import Numbers
 from dtjax.delays.exponential import exponential
+from dtjax.delays.law import check_law, count
 from dtjax.delays.scaled import Scaled
 
 
@@ -25,7 +26,8 @@ def batch_cost(law: Any, examples: Numbers, *, fixed: ArrayLike, per_example: Ar
         per_example: seconds an example, not negative; not both costs may be 0.
 
     Raises:
-        ValueError: if a number is out of its range, or the cost is 0.
+        ValueError: if a number is out of its range, or the cost is 0, or `law` is no law or is
+            made for another number of workers.
 
     Example:
         >>> noise = exponential(0.5, shift=0.5)
@@ -37,6 +39,7 @@ def batch_cost(law: Any, examples: Numbers, *, fixed: ArrayLike, per_example: Ar
     base = checks.real(name, "fixed", fixed, checks.NON_NEGATIVE, ndim=0)
     slope = checks.real(name, "per_example", per_example, checks.NON_NEGATIVE, ndim=0)
     cost = base + slope * sizes
+    check_law(name, "law", law, count(None, cost))
     if checks.is_concrete(cost) and not bool(jnp.all(cost > 0)):
         raise checks.fail(name, "fixed", "and per_example must not both be 0", 0.0)
     return Scaled(law, cost)

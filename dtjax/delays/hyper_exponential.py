@@ -45,8 +45,12 @@ class HyperExponential(Memoryless):
 
     def sf(self, t: ArrayLike) -> jax.Array:
         """Return sum p_i exp(-t / m_i)."""
-        t = jnp.maximum(jnp.asarray(t, self.means.dtype), 0.0)[..., None]
-        return jnp.sum(self.probabilities * jnp.exp(-t / self.means), axis=-1)
+        t = jnp.maximum(jnp.asarray(t, self.means.dtype), 0.0)
+
+        def one(t: jax.Array) -> jax.Array:
+            return jnp.sum(self.probabilities * jnp.exp(-t / self.means))
+
+        return jnp.vectorize(one)(t)
 
     def isf(self, q: ArrayLike) -> jax.Array:
         """Invert `sf` by bisection between the fastest and the slowest branch's quantile."""

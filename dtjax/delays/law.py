@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dtjax import keys
+from dtjax import checks, keys
 from dtjax.keys import Worker
 
 BEFORE = 0xFFFFFFFF  # the counter of what a law with memory draws before its step 0
@@ -60,6 +60,16 @@ def count(law: Any, own: jax.Array | None = None) -> int | None:
     if own is not None and own.ndim == 1:
         return own.shape[0]
     return getattr(law, "workers", None)
+
+
+def check_law(function: str, argument: str, law: Any, n: int | None = None) -> None:
+    """Raise unless this is a law, and one for n workers, if both are known."""
+    if not has(law, "init", "draw"):
+        rule = "must be a law with init and draw, as those of dtjax.delays"
+        raise checks.fail(function, argument, rule, law)
+    made_for = count(law)
+    if None not in (n, made_for) and made_for != n:
+        raise checks.fail(function, argument, f"must be made for n={n} workers", made_for)
 
 
 def next_salt(law: Any) -> int:

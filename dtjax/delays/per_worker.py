@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from dtjax import checks
 from dtjax.delays.deterministic import deterministic
 from dtjax.delays.exponential import exponential
-from dtjax.delays.law import clocked
+from dtjax.delays.law import check_law, clocked
 from dtjax.keys import Worker
 
 
@@ -70,14 +70,16 @@ def per_worker(laws: Sequence[Any]) -> PerWorker:
         laws: one law a worker, in worker order.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if there is none, or one is no law or is made for another number of workers.
 
     Example:
         >>> per_worker([exponential(1.0), deterministic(3.0)]).mean().tolist()
         [1.0, 3.0]
     """
-    if not laws:
-        raise checks.fail("per_worker", "laws", "must hold one law a worker", list(laws))
+    if not isinstance(laws, (list, tuple)) or not laws:
+        raise checks.fail("per_worker", "laws", "must hold one law a worker", laws)
+    for worker, law in enumerate(laws):
+        check_law("per_worker", f"laws[{worker}]", law, len(laws))
     return PerWorker(tuple(laws), len(laws))
 
 

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from dtjax import checks, keys
 from dtjax.delays.exponential import exponential
-from dtjax.delays.law import BEFORE, clocked, count, next_salt
+from dtjax.delays.law import BEFORE, check_law, clocked, count, next_salt
 from dtjax.delays.mixture import Slowed, checked_factor
 from dtjax.keys import Worker
 
@@ -70,13 +70,14 @@ def regimes(law: Any, *, factor: ArrayLike, enter: ArrayLike, leave: ArrayLike) 
         leave: probability, 0 < leave <= 1.
 
     Raises:
-        ValueError: if a number is out of its range or not finite.
+        ValueError: if a number is out of its range or not finite, or `law` is no law.
 
     Example:
         >>> law = regimes(exponential(1.0), factor=5.0, enter=0.05, leave=0.15)
         >>> round(float(law.mean()), 3)
         2.0
     """
+    check_law("regimes", "law", law)
     inside = ("must be above 0 and at most 1", lambda x: (x > 0) & (x <= 1))
     return Regimes(
         law,

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from dtjax import checks
 from dtjax.checks import Numbers
 from dtjax.delays.exponential import exponential
-from dtjax.delays.law import at_worker, clocked, count
+from dtjax.delays.law import at_worker, check_law, clocked, count
 from dtjax.keys import Worker
 
 
@@ -81,13 +81,16 @@ def scaled(law: Any, by: Numbers) -> Scaled:
         by: f[] or f[n], positive.
 
     Raises:
-        ValueError: if `by` is not positive and finite.
+        ValueError: if `by` is not positive and finite, or `law` is no law or is made for another
+            number of workers.
 
     Example:
         >>> scaled(exponential(1.0), [1.0, 4.0]).mean().tolist()
         [1.0, 4.0]
     """
-    return Scaled(law, checks.real("scaled", "by", by, checks.POSITIVE))
+    factors = checks.real("scaled", "by", by, checks.POSITIVE)
+    check_law("scaled", "law", law, count(None, factors))
+    return Scaled(law, factors)
 
 
 def EXAMPLE() -> Scaled:  # noqa: N802

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from dtjax import checks, keys
 from dtjax.checks import Numbers
 from dtjax.delays.exponential import exponential
-from dtjax.delays.law import count, next_salt
+from dtjax.delays.law import check_law, count, next_salt
 from dtjax.delays.mixture import Slowed, checked_factor
 from dtjax.keys import Worker
 
@@ -83,7 +83,8 @@ def slowdowns(
         factor: 1 or more.
 
     Raises:
-        ValueError: if a number is out of its range or not finite.
+        ValueError: if a number is out of its range or not finite, or `law` is no law or is made
+            for another number of workers.
 
     Example:
         >>> law = slowdowns(
@@ -95,6 +96,7 @@ def slowdowns(
     members = checks.integer("slowdowns", "groups", jnp.asarray(groups), low=0)
     if jnp.ndim(members) != 1:
         raise checks.fail("slowdowns", "groups", "must hold one number a worker", groups)
+    check_law("slowdowns", "law", law, members.shape[0])
     return Slowdowns(
         law,
         checked_factor("slowdowns", factor),

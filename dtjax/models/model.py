@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +24,7 @@ def from_flax(module: Any) -> Model:
 
     Args:
         module: a Linen module; or, for NNX, a function from `nnx.Rngs` to a module (a class whose
-            only argument is `rngs` is one), since every run initialises its own.
+            only argument is `rngs`, by name or place, is one), since every run initialises its own.
 
     Returns:
         The model. The parameters are the module's trainable ones.
@@ -38,10 +40,12 @@ def from_flax(module: Any) -> Model:
         (5, 3)
     """
     import flax.linen as nn
+    from flax import nnx
 
     if isinstance(module, nn.Module):
         return _linen(module)
-    if callable(module):
+    linen_class = isinstance(module, type) and issubclass(module, nn.Module)
+    if callable(module) and not linen_class and not isinstance(module, nnx.Module):
         return _nnx(module)
     rule = "must be a Linen module or a function from nnx.Rngs to an NNX module"
     raise checks.fail("from_flax", "module", rule, module)
@@ -59,11 +63,18 @@ def _linen(module: Any) -> Model:
     return Model(init, lambda params, x: module.apply({"params": params}, x))
 
 
-def _nnx(make: Callable[[Any], Any]) -> Model:
+def _nnx(make: Callable[..., Any]) -> Model:
     from flax import nnx
 
+    inner: Any = make
+    while isinstance(inner, partial):
+        inner = inner.func
+    inner = inner.__init__ if isinstance(inner, type) else inner
+    by_name = "rngs" in inspect.signature(inner).parameters  # it may be keyword-only
+
     def build(key: jax.Array) -> Any:
-        module = make(nnx.Rngs(key))
+        streams = nnx.Rngs(key)
+        module = make(rngs=streams) if by_name else make(streams)
         if not isinstance(module, nnx.Module):
             raise checks.fail("from_flax", "module", "must make an NNX module", module)
         return module

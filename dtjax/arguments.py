@@ -1,0 +1,99 @@
+"""What `simulate` and `resume` are given: checked, and brought to the types that arrays have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dtjax import checks, keys
+from dtjax.arrival import Clock
+from dtjax.policies.rule import UNBOUNDED
+
+
+def one_key(name: str, key: Any) -> None:
+    """Raise unless this is one random key."""
+    if not keys.is_key(key):
+        raise checks.fail(name, "key", "must be one JAX random key (use vmap for many)", key)
+
+
+def one_run(name: str, cluster: Any, clock: Any) -> None:
+    """Raise unless this is the clock of one run of as many workers."""
+    if not isinstance(clock, Clock):
+        raise checks.fail(name, "clock", "must be the clock of a run", type(clock).__name__)
+    shape = clock.readers.shape
+    if len(shape) != 1:
+        raise checks.fail(name, "clock", "must be of one run (use vmap for many)", shape)
+    if shape[0] != cluster.n:
+        raise checks.fail(name, "clock", f"must be of a run with n={cluster.n} workers", shape[0])
+
+
+def same_run(name: str, clock: Clock, fresh: Clock) -> None:
+    """Raise unless the states of law and policy have the form that a fresh clock's have."""
+    for part in ("delay", "policy"):
+        new, old = (
+            jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), getattr(state, part))
+            for state in (fresh, clock)
+        )
+        if new != old:
+            raise checks.fail(name, "clock", f"must be of a run with this {part}", old)
+
+
+def ends(
+    name: str, rows: int | None, updates: Any, until: ArrayLike | None
+) -> tuple[int, jax.Array, jax.Array]:
+    """Check where a run ends."""
+    if rows is not None:
+        rows = checks.integer(name, "rows", rows, low=1)
+        updates = checks.integer(name, "updates", updates, low=1, high=rows, high_name="rows=")
+    elif checks.is_concrete(updates):
+        rows = updates = checks.integer(name, "updates", updates, low=1)
+    else:
+        raise checks.fail(name, "rows", "must be given where updates is traced", rows)
+    until = np.inf if until is None else until
+    seconds = checks.real(name, "until", until, checks.NOT_NAN_POSITIVE, ndim=0)
+    return rows, jnp.asarray(updates, jnp.int32), seconds
+
+
+def canonical(name: str, cluster: Any, policy: Any) -> Any:
+    """Give Python numbers the types that arrays have, so that changing one compiles nothing."""
+    for method in ("n", "delay", "examples"):
+        if not hasattr(cluster, method):
+            raise checks.fail(name, "cluster", "must be a dtjax.Cluster", cluster)
+    for method in ("init", "width", "decide", "sweep"):
+        if not callable(getattr(policy, method, None)):
+            rule = f"must be a policy (it has no {method}), as those of dtjax.policies"
+            raise checks.fail(name, "policy", rule, policy)
+
+    def array(leaf: Any) -> Any:
+        if isinstance(leaf, (bool, np.bool_)):
+            return np.bool_(leaf)
+        if isinstance(leaf, (int, np.integer)):
+            return np.int32(leaf)
+        return jnp.asarray(leaf, float) if isinstance(leaf, float) else leaf
+
+    return jax.tree.map(array, policy)
+
+
+def width(name: str, cluster: Any, policy: Any, given: int | None) -> int:
+    """Return K, and hold the rule against the number of workers, where both are known."""
+    if given is None:
+        given = policy.width(cluster.n)
+    widest = checks.integer(name, "width", given, low=1)
+    k = getattr(policy, "k", None)
+    distinct = getattr(policy, "distinct", None)
+    if k is None or not checks.is_concrete((k, distinct, cluster.present)):
+        return widest
+    many = np.asarray(k)
+    many = many[many != UNBOUNDED]
+    if many.size and many.max() > widest:
+        raise checks.fail(name, "width", f"must be at least k={many.max()}", widest)
+    there = cluster.n if cluster.present is None else int(np.sum(np.asarray(cluster.present)))
+    over = np.asarray(distinct) & (np.asarray(k) > there) & (np.asarray(k) != UNBOUNDED)
+    if over.any():
+        rule = f"must be at most the number of workers, n={there}, to come from distinct ones"
+        raise checks.fail(name, "k", rule, int(np.max(np.asarray(k))))
+    return widest

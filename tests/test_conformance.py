@@ -1,0 +1,207 @@
+"""Every law and policy that ships keeps to the protocol; `dtjax.testing` notices who does not."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dtjax import delays, policies
+from dtjax.delays import Memoryless
+from dtjax.policies import FACTORIES
+from dtjax.testing import check_delay, check_policy
+from dtjax.types import COMPUTING, HELD, Decision
+
+WITHOUT = {"law", "mixture"}  # modules that make no law
+
+
+def examples() -> dict[str, Callable[[], Any]]:
+    """Return the EXAMPLE that each module of a law declares."""
+    names = {module.name for module in pkgutil.iter_modules(delays.__path__)} - WITHOUT
+    modules = {name: importlib.import_module(f"dtjax.delays.{name}") for name in sorted(names)}
+    return {name: module.EXAMPLE for name, module in modules.items()}
+
+
+def test_every_public_law_has_a_module_with_an_example() -> None:
+    made = {name for name in delays.__all__ if name.islower() and name != "clocked"}
+    assert made == set(examples())
+
+
+@pytest.mark.parametrize("name", examples())
+def test_delay(name: str) -> None:
+    check_delay(examples()[name]())
+
+
+NUMBERS = {"bsp": (), "asp": (), "ssp": (1,)}  # what a factory is given; the others take k
+FACTORY: dict[str, Any] = FACTORIES
+RULES = {
+    **{name: make(*NUMBERS.get(name, (2,))) for name, make in FACTORY.items()},
+    "k-bsp-ignore": policies.k_bsp(2, preempt=False),
+    "k-batch-bsp-ignore": policies.k_batch_bsp(3, preempt=False),
+    "k-batch-bsp-wide": policies.k_batch_bsp(7),
+    "k-batch-asp-wide": policies.k_batch_asp(7),
+    "asp-cutoff": policies.asp(2),
+    "ssp-cutoff": policies.ssp(1, 1),
+    "k-asp-cutoff": policies.k_asp(2, 1),
+    "k-batch-asp-cutoff": policies.k_batch_asp(3, 1),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_policy(name: str) -> None:
+    check_policy(RULES[name])
+
+
+# Laws and policies that break one rule each.
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Law(Memoryless):
+    """1 + scale E."""
+
+    scale: Any
+
+    def mean(self) -> Any:
+        return 1.0 + self.scale
+
+    def sf(self, t: Any) -> Any:
+        return jnp.exp(-(t - 1.0) / self.scale)
+
+    def isf(self, q: Any) -> Any:
+        return 1.0 - self.scale * jnp.log(q)
+
+
+@dataclass(frozen=True)
+class Unregistered(Law):
+    pass
+
+
+def broken(**methods: Any) -> Any:
+    """Return such a law with other methods."""
+    cls = type("Broken", (Law,), methods)
+    return jax.tree_util.register_dataclass(cls, ["scale"], [])(jnp.float32(0.5))
+
+
+def drawn(seconds: Callable[..., Any], init: Any = (), moved: Any = ()) -> Any:
+    """Return a law that draws seconds(scale, worker, step, now)."""
+
+    def draw(self: Any, state: Any, worker: Any, step: Any, now: Any) -> Any:
+        return moved, seconds(self.scale, worker, step, now)
+
+    return broken(init=lambda self, worker: init, draw=draw)
+
+
+LAWS = [
+    (object(), "object has no method init"),
+    (Unregistered(0.5), r"Unregistered must be a pytree of numbers, .*register the class"),
+    (drawn(lambda scale, *_: scale if scale > 0 else 1.0), "Broken fails when it is traced"),
+    (drawn(lambda scale, *_: scale, 0, 1.5), "a draw turns a state"),
+    (drawn(lambda scale, worker, step, now: step), "a draw must be one floating number"),
+    (drawn(lambda scale, *_: scale[None]), "a draw must be one floating number"),
+    (drawn(lambda scale, *_: scale - 0.5), "a draw is not positive"),
+    (drawn(lambda scale, *_: scale * jnp.nan), "first draw is NaN"),
+    (drawn(lambda scale, worker, step, now: scale + now), "depend on `now`"),
+    (broken(isf=lambda self, q: 1.0 + self.scale * q), "isf rises"),
+    (broken(sf=lambda self, t: 1.1 * Law.sf(self, t)), r"sf\(isf\(q\)\) is more than q"),
+    (broken(sf=lambda self, t: 0.9 * Law.sf(self, t)), r"sf\(isf\(q\)\) is less than q"),
+    (broken(cdf=lambda self, t: 0.9 - Law.sf(self, t)), r"cdf\(isf\(q\)\) is not 1 - q"),
+    (broken(mean=lambda self: 1.6), r"mean is 1\.6, the integral over isf 1\.[45]"),
+    (broken(variance=lambda self: 0.5), r"variance is 0\.5, the integral over isf 0\.2[45]"),
+]
+
+
+def test_a_law_of_ones_own() -> None:
+    check_delay(Law(jnp.float32(0.5)))
+
+
+@pytest.mark.parametrize(("law", "sentence"), LAWS, ids=[sentence for _, sentence in LAWS])
+def test_a_law_that_breaks_a_rule(law: Any, sentence: str) -> None:
+    with pytest.raises(AssertionError, match=sentence):
+        check_delay(law)
+
+
+def test_a_draw_that_is_not_an_entry_of_a_table() -> None:
+    calls = itertools.count()
+
+    def count(scale: Any, worker: Any, step: Any, now: Any) -> Any:
+        kind = jax.ShapeDtypeStruct((), scale.dtype)
+        return jax.pure_callback(
+            lambda s: s + np.float32(next(calls)), kind, scale, vmap_method="sequential"
+        )
+
+    with pytest.raises(AssertionError, match="first draw is another one|more than its worker"):
+        check_delay(drawn(count))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Custom:
+    """No rule: its k-th update waits for k gradients, `most` at most; or it does nothing right."""
+
+    most: Any
+    uses: Any = True
+    commits: Any = True
+
+    def init(self, n: int) -> jax.Array:
+        return jnp.int32(1)
+
+    def width(self, n: int) -> int:
+        return 3
+
+    def decide(self, state: jax.Array, view: Any, event: Any) -> tuple[jax.Array, Decision]:
+        commit = (view.pending + 1 >= state) & self.commits
+        state = jnp.where(commit, jnp.minimum(state + 1, self.most), state)
+        phase = jnp.where(commit, COMPUTING, HELD).astype(jnp.int32)
+        return state, Decision(jnp.asarray(self.uses), commit, phase, commit)
+
+    def sweep(self, state: Any, view: Any, event: Any, decision: Decision) -> Any:
+        start = decision.commit & (view.phase == HELD)
+        return jnp.zeros_like(start), start
+
+
+def other(**methods: Any) -> Any:
+    """Return such a policy with other methods."""
+    cls = type("Other", (Custom,), methods)
+    return jax.tree_util.register_dataclass(cls, ["most", "uses", "commits"], [])(3)
+
+
+def decide(**fields: Any) -> Callable[..., Any]:
+    """Return a `decide` whose answer has other fields."""
+
+    def method(self: Any, state: Any, view: Any, event: Any) -> Any:
+        state, decision = Custom.decide(self, state, view, event)
+        return state, decision._replace(**fields)
+
+    return method
+
+
+POLICIES = [
+    (object(), "object has no method init"),
+    (other(width=lambda self, n: 0), "width must be 1 or more, not 0"),
+    (other(init=lambda self, n: jnp.uint8(1)), "a decision turns a state"),
+    (other(decide=lambda self, s, v, e: s if self.most > 2 else v), "fails when it is traced"),
+    (other(decide=decide(commit=jnp.int32(1))), r"a decision must be \{.*'commit': 'bool\[\]'"),
+    (other(decide=decide(phase=jnp.int32(7))), "phase of a decision must be COMPUTING, HELD"),
+    (other(sweep=lambda self, *given: (jnp.bool_(True),) * 2), "sweep must give"),
+    (Custom(3, commits=False), "no update was made in 1000"),
+    (Custom(3, uses=False), "an update was made of nothing"),
+]
+
+
+def test_a_policy_of_ones_own() -> None:
+    check_policy(Custom(3))
+
+
+@pytest.mark.parametrize(("policy", "sentence"), POLICIES, ids=[text for _, text in POLICIES])
+def test_a_policy_that_breaks_a_rule(policy: Any, sentence: str) -> None:
+    with pytest.raises(AssertionError, match=sentence):
+        check_policy(policy)

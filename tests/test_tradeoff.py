@@ -1,0 +1,230 @@
+"""The trade-off study at its smoke size: files, tables, resuming, interrupting, errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+import pytest
+import xarray as xr
+
+from dtjax import study
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "studies" / "tradeoff.py"
+POLICIES = ["bsp", "k-bsp", "k-batch-bsp", "k-asp", "k-batch-asp", "ssp", "asp"]
+SMALL = ["--smoke", "--worlds", "exponential", "--workers", "4"]
+COLUMNS = [
+    "policy", "rate", "seconds to 50%", "worker-s to 50%", "accuracy", "worst class",
+    "utilisation", "gradients/s", "updates/s", "staleness mean", "max", "waiting", "cancelled",
+    "least share",
+]  # fmt: skip
+
+
+class Ran(NamedTuple):
+    """A study that was run."""
+
+    out: Path
+    stdout: str
+    env: dict[str, str]
+
+
+def start(env: dict[str, str], out: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start the study in a process of its own: the number of devices is fixed before JAX starts."""
+    command = [sys.executable, str(SCRIPT), "--out", str(out), *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=env, cwd=out.parent, stdout=pipe, stderr=pipe, text=True)
+
+
+def run(env: dict[str, str], out: Path, *arguments: str) -> tuple[int, str, str]:
+    process = start(env, out, *arguments)
+    stdout, stderr = process.communicate(timeout=300)
+    return process.returncode, stdout, stderr
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("tradeoff")
+    env = os.environ | {
+        "XDG_CACHE_HOME": str(folder / "cache"),  # shared, so that later runs compile little
+        "MPLCONFIGDIR": matplotlib.get_cachedir(),  # fonts are found already
+    }
+    code, stdout, stderr = run(env, folder / "out", *SMALL)
+    assert code == 0, stderr
+    return Ran(folder / "out", stdout, env)
+
+
+def table(stdout: str) -> dict[str, list[str]]:
+    """Return the rows of the table by policy, and the headers by ""."""
+    lines = stdout.splitlines()
+    rule = next(i for i, line in enumerate(lines) if line.startswith("---"))
+    ends = [len(dashes) for dashes in lines[rule].split("  ")]
+    starts = np.concatenate([[0], np.cumsum(np.array(ends) + 2)])
+    found = {}
+    for line in [lines[rule - 1], *lines[rule + 1 : rule + 1 + len(POLICIES)]]:
+        cells = [line[a : a + n].strip() for a, n in zip(starts, ends, strict=False)]
+        found["" if line == lines[rule - 1] else cells[0]] = cells
+    return found
+
+
+def test_the_table(ran: Ran) -> None:
+    found = table(ran.stdout)
+    assert found.pop("") == COLUMNS
+    assert list(found) == POLICIES
+    assert all(cell for row in found.values() for cell in row)
+    assert "world: exponential (4 runs; " in ran.stdout
+    assert float(found["bsp"][COLUMNS.index("staleness mean")]) == 0
+    assert float(found["asp"][COLUMNS.index("staleness mean")]) > 2
+
+
+def test_the_file(ran: Ran) -> None:
+    whole = study.read(ran.out / "tradeoff.nc")
+    sizes = {"world": 1, "policy": 7, "run": 4, "worker": 4, "candidate": 3, "tuning_run": 2}
+    assert sizes.items() <= dict(whole.sizes).items()
+    assert whole.policy.values.tolist() == POLICIES
+    assert whole.world.values.tolist() == ["exponential"]
+    assert whole.run.values.tolist() == [0, 1, 2, 3]
+    for name, dims in {
+        "test_loss": ("run", "evaluation"),
+        "seconds": ("run", "evaluation"),
+        "gradients": ("run", "evaluation"),
+        "useful": ("run", "worker"),
+        "target_seconds": ("run",),
+        "diverged": ("run",),
+        "elapsed": ("run",),
+        "rate": (),
+        "tuning_seconds": ("candidate", "tuning_run"),
+    }.items():
+        assert set(whole[name].dims) == {"world", "policy", *dims}, name
+    assert whole.seconds.attrs["units"] == whole.useful.attrs["units"] == "s"
+    config = json.loads(whole.attrs["config"])
+    assert config["workers"] == 4 and config["k"] == 2 and config["runs"] == 4
+    assert json.loads(whole.attrs["versions"]) == study.versions()
+    assert whole.attrs["study"] == "tradeoff" and whole.attrs["created"]
+
+
+def test_the_numbers_agree_with_one_another(ran: Ran) -> None:
+    whole = study.read(ran.out / "tradeoff.nc").isel(world=0)
+    fates = ["useful", "discarded", "cancelled", "in_flight", "waiting"]
+    total = xr.concat([whole[fate] for fate in fates], "fate").sum(["fate", "worker"])
+    np.testing.assert_allclose(total, 4 * whole.elapsed, rtol=1e-5)
+    np.testing.assert_allclose(whole.elapsed, 25.0, rtol=1e-6)
+    assert (whole.gradients.max("evaluation") == whole.used.sum("worker")).all()
+    assert (whole.updates.max("evaluation") == whole.update_count).all()
+    assert (whole.seconds.diff("evaluation").fillna(0) >= 0).all()
+    assert (whole.seconds.max("evaluation") <= 25.0).all()
+    # Every policy starts from the same parameters and meets the same worlds.
+    first = whole.isel(evaluation=0)
+    assert (first.seconds == 0).all()
+    assert (first.test_loss == first.test_loss.isel(policy=0)).all()
+    assert (whole.max_staleness.sel(policy=["bsp", "k-bsp", "k-batch-bsp"]) == 0).all()
+    assert (whole.used.sum("worker").sel(policy="asp") >= whole.used.sum("worker")).all()
+    assert (whole.diverged == -1).all()
+    assert whole.rate.isin(whole.tried).all()
+
+
+def test_the_picture(ran: Ran) -> None:
+    assert (ran.out / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
+
+
+def stamps(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in folder.glob("*.nc")}
+
+
+def test_a_second_run_trains_nothing(ran: Ran) -> None:
+    before = stamps(ran.out / "parts")
+    assert len(before) == 7
+    arguments = [*SMALL, "--policies", "asp", "k-asp", "asp", "--no-figure"]
+    code, stdout, stderr = run(ran.env, ran.out, *arguments)
+    assert code == 0, stderr
+    assert stamps(ran.out / "parts") == before
+    first, second = table(ran.stdout), table(stdout)
+    for policy in ("asp", "k-asp"):
+        assert first[policy] == second[policy]
+    assert "bsp" not in second
+    assert study.read(ran.out / "tradeoff.nc").policy.values.tolist() == ["asp", "k-asp"]
+
+
+def test_other_settings(ran: Ran) -> None:
+    out = ran.out.parent / "other"
+    arguments = "--smoke --policies bsp asp --workers 4 --data skewed --runs 3 --worlds persistent"
+    code, stdout, stderr = run(ran.env, out, *arguments.split(), "--no-figure")
+    assert code == 0, stderr
+    assert "world: persistent (3 runs; " in stdout
+    whole = study.read(out / "tradeoff.nc")
+    assert whole.sizes["run"] == 3 and whole.policy.values.tolist() == ["bsp", "asp"]
+    assert not (out / "tradeoff.png").exists()
+
+
+def test_an_interrupt_keeps_what_is_done(ran: Ran) -> None:
+    out = ran.out.parent / "interrupted"
+    arguments = [*SMALL, "--seed", "1", "--no-figure"]
+    process = start(ran.env, out, *arguments)
+    deadline = time.monotonic() + 200
+    while not list((out / "parts").glob("*.nc")) and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=100)
+    assert process.returncode not in (0, None)
+    assert stderr.strip().splitlines()[-1].startswith("interrupted: what is done is kept")
+    assert "Traceback" not in stderr
+    left = list(out.rglob("*"))
+    assert 1 <= len([path for path in left if path.suffix == ".nc"]) < 7
+    assert not [path for path in left if "partial" in path.name]
+    for path in out.rglob("*.nc"):
+        assert study.read(path).sizes["run"] == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--policies bsp k-async", "policies must be one of .*did you mean 'k-asp'.*'k-async'"),
+        ("--worlds nowhere", "worlds must be one of exponential, persistent"),
+        ("--rates 0.1 -0.2", r"rates must be positive and finite, got -0\.2"),
+        ("--rates nan", "rates must be positive and finite, got nan"),
+        ("--workers 0", "workers must be an integer 1 or more, got 0"),
+        ("--k 9", "k must be an integer between 1 and workers=8, got 9"),
+        ("--target 1.5", r"target must be above 0 and at most 1, got 1\.5"),
+        ("--horizon inf", "horizon must be positive and finite, got inf"),
+        ("--bound -1", "bound must be an integer 0 or more, got -1"),
+        ("--hidden 0", "hidden must be an integer 1 or more, got 0"),
+        ("--data skewed --alpha 0", r"alpha must be positive, got 0\.0"),
+        ("--mean 0", r"mean must be positive and finite, got 0\.0"),
+        ("--slow-enter 2", "enter must be a probability"),
+        ("--seed -1", "seed must be an integer 0 or more, got -1"),
+    ],
+)
+def test_bad_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, message: str
+) -> None:
+    # In this process, with its devices and caches.
+    monkeypatch.setattr("dtjax.study.prepare", lambda **settings: None)
+    monkeypatch.setattr("sys.argv", ["x", "--smoke", "--out", str(tmp_path), *arguments.split()])
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    text = str(stopped.value)
+    assert re.search(f"^error: .*{message}", text), text
+    assert "\n" not in text
+    assert not list(tmp_path.rglob("*.nc"))
+
+
+@pytest.mark.parametrize("arguments", ["--out file/sub", "--out file", "--policies nothing"])
+def test_errors_are_one_line_and_a_code(ran: Ran, tmp_path: Path, arguments: str) -> None:
+    (tmp_path / "file").touch()
+    command = [sys.executable, str(SCRIPT), "--smoke", *arguments.split()]
+    done: Any = subprocess.run(
+        command, env=ran.env, cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1

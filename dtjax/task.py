@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,9 @@ import numpy as np
 from dtjax import checks, keys
 from dtjax.data.partition import Partition
 from dtjax.data.splits import Data
-from dtjax.models.model import Model
+
+if TYPE_CHECKING:
+    from dtjax.models.model import Model
 
 
 @jax.tree_util.register_dataclass

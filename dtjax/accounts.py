@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from dtjax import checks, lanes
-from dtjax.arrival import Clock, absolute
+from dtjax.state import Clock, absolute
 from dtjax.types import ABSENT, COMPUTING
 
 FATES = ("useful", "discarded", "cancelled", "in_flight", "waiting", "communicating", "queueing")

@@ -10,8 +10,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dtjax import checks, keys
-from dtjax.arrival import Clock
 from dtjax.policies.rule import UNBOUNDED
+from dtjax.state import Clock
 
 
 def one_key(name: str, key: Any) -> None:

@@ -14,7 +14,8 @@ from jax.typing import ArrayLike
 
 from dtjax import arguments, keys, lanes
 from dtjax.accounts import Accounts, settle
-from dtjax.arrival import Buffer, Clock, Counts, Spans, Tally, arrive
+from dtjax.arrival import arrive
+from dtjax.state import Buffer, Clock, Counts, Spans, Tally
 from dtjax.types import ABSENT, COMPUTING, DONE, EXHAUSTED, STATUS, STUCK, UNTIL, Trace
 
 CHUNK = 1024

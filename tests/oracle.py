@@ -270,8 +270,7 @@ class _Run:
 
         started = [len(cycles) for cycles in self.cycles]
         count = {
-            fate: [sum(c.fate == fate for c in cycles) for cycles in self.cycles]
-            for fate in ends
+            fate: [sum(c.fate == fate for c in cycles) for cycles in self.cycles] for fate in ends
         }
         return Schedule(
             updates=self.updates,

@@ -16,7 +16,7 @@ FLOORS = [
     ["types", "keys", "lanes", "checks"],
     ["delays", "policies", "models", "data"],
     ["cluster", "task", "traces", "theory"],
-    ["arrival", "accounts", "arguments", "clock", "update", "trainer"],
+    ["state", "arrival", "accounts", "arguments", "clock", "update", "trainer"],
     ["montecarlo", "measures", "tuning", "dataset", "study"],
     ["report", "outcomes", "gantt", "cli", "__main__"],
     ["testing"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import runpy
@@ -186,26 +187,41 @@ def test_an_interrupt_keeps_what_is_done(ran: Ran) -> None:
         assert study.read(path).sizes["run"] == 4
 
 
+SETTLED = [
+    ({"policies": ("bsp", "k-async")}, "policies must be one of .*did you mean 'k-asp'.*'k-async'"),
+    ({"worlds": ("nowhere",)}, "worlds must be one of exponential, persistent"),
+    ({"policies": ()}, "policies must not be empty"),
+    ({"rates": (0.1, -0.2)}, r"rates must be positive and finite, got -0\.2"),
+    ({"rates": (math.nan,)}, "rates must be positive and finite, got nan"),
+    ({"rates": ()}, "rates must not be empty"),
+    ({"workers": 0}, "workers must be an integer 1 or more, got 0"),
+    ({"k": 9}, "k must be an integer between 1 and workers=8, got 9"),
+    ({"target": 1.5}, r"target must be above 0 and at most 1, got 1\.5"),
+    ({"horizon": math.inf}, "horizon must be positive and finite, got inf"),
+    ({"runs": 0}, "runs must be an integer 1 or more, got 0"),
+    ({"window": -1}, "window must be an integer 0 or more, got -1"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), SETTLED, ids=[str(wrong) for wrong, _ in SETTLED])
+def test_bad_settings(wrong: dict[str, Any], message: str) -> None:
+    script = runpy.run_path(str(SCRIPT), run_name="tradeoff")
+    with pytest.raises(ValueError, match=f"tradeoff: {message}"):
+        script["settle"](script["Config"](**wrong))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--policies bsp k-async", "policies must be one of .*did you mean 'k-asp'.*'k-async'"),
-        ("--worlds nowhere", "worlds must be one of exponential, persistent"),
-        ("--rates 0.1 -0.2", r"rates must be positive and finite, got -0\.2"),
-        ("--rates nan", "rates must be positive and finite, got nan"),
-        ("--workers 0", "workers must be an integer 1 or more, got 0"),
-        ("--k 9", "k must be an integer between 1 and workers=8, got 9"),
-        ("--target 1.5", r"target must be above 0 and at most 1, got 1\.5"),
-        ("--horizon inf", "horizon must be positive and finite, got inf"),
+        ("--rates 0.1 -0.2 0.4", r"rates must be positive and finite, got -0\.2"),
         ("--bound -1", "bound must be an integer 0 or more, got -1"),
         ("--hidden 0", "hidden must be an integer 1 or more, got 0"),
         ("--data skewed --alpha 0", r"alpha must be positive, got 0\.0"),
         ("--mean 0", r"mean must be positive and finite, got 0\.0"),
-        ("--slow-enter 2", "enter must be a probability"),
-        ("--seed -1", "seed must be an integer 0 or more, got -1"),
+        ("--worlds persistent --slow-enter 2", "enter must be above 0 and at most 1, got 2"),
     ],
 )
-def test_bad_settings(
+def test_bad_arguments_end_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, message: str
 ) -> None:
     # In this process, with its devices and caches.

@@ -65,7 +65,7 @@ class Cell(NamedTuple):
     simpy: float | None
     numba: float | None
     drawn: float  # computations started for each arrival
-    floor: float  # share of the time in which one device draws the bits of these computations
+    floor: float  # the share of its time in which one device draws these computations' numbers
     compile: float  # seconds
 
 
@@ -115,14 +115,17 @@ def check(n: int = 12, updates: int = 24, columns: int = 192) -> None:
 
 
 def bits(options: Options) -> Callable[[], Any]:
-    """Make the floor: draw 64 random bits for each arrival of each run, and nothing else."""
+    """Make the floor: draw a uniform number for each arrival of each run, and nothing else."""
 
     def draw(runs: jax.Array, other: tuple[()]) -> jax.Array:
         del other
-        steps = jnp.arange(options.arrivals)
-        none = jnp.zeros((runs.shape[0], 2), jnp.uint32)
-        words = jax.vmap(keys.words, in_axes=(0, None))
-        return jax.lax.scan(lambda sum_, step: (sum_ ^ words(runs, step), None), none, steps)[0]
+
+        def one(key: jax.Array) -> jax.Array:
+            steps = jnp.arange(options.arrivals)
+            none = jnp.zeros((), float)
+            return jax.lax.scan(lambda sum_, s: (sum_ + keys.uniform(key, s), None), none, steps)[0]
+
+        return jax.vmap(one)(runs)
 
     runs = jax.random.split(jax.random.key(0), options.runs)
     return timing.compiled(draw, jax.devices()[:1], runs, ())[0]

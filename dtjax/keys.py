@@ -81,7 +81,7 @@ def fold(key: jax.Array, *counters: ArrayLike) -> jax.Array:
     """Return the key of a table's entry: `jax.random.fold_in` of one counter after another."""
     for counter in counters:
         if _plain(key):
-            data = _threefry(jax.random.key_data(key), jnp.asarray(counter))
+            data = _threefry(jax.random.key_data(key), jnp.uint32(counter))
             key = jax.random.wrap_key_data(data, impl=DEFAULT)
         else:
             key = jax.random.fold_in(key, counter)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,20 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import dtjax
 from dtjax import delays, policies
 from dtjax.delays import Memoryless
 from dtjax.policies import FACTORIES
 from dtjax.testing import check_delay, check_policy
 from dtjax.types import COMPUTING, HELD, Decision
-
-WITHOUT = {"law", "mixture"}  # modules that make no law
-
-
-def examples() -> dict[str, Callable[[], Any]]:
-    """Return the EXAMPLE that each module of a law declares."""
-    names = {module.name for module in pkgutil.iter_modules(delays.__path__)} - WITHOUT
-    modules = {name: importlib.import_module(f"dtjax.delays.{name}") for name in sorted(names)}
-    return {name: module.EXAMPLE for name, module in modules.items()}
+from law_samples import examples
 
 
 def test_every_public_law_has_a_module_with_an_example() -> None:
@@ -199,6 +190,11 @@ POLICIES = [
 
 def test_a_policy_of_ones_own() -> None:
     check_policy(Custom(3))
+    cluster = dtjax.Cluster(4, delays.exponential(1.0))  # as there, so that nothing compiles
+    run = dtjax.simulate(
+        jax.random.key(1), cluster, Custom(3), updates=12, until=1000.0, rows=12, width=8
+    )
+    assert run.trace.valid.sum(1).tolist() == [1, 2, *[3] * 10]
 
 
 @pytest.mark.parametrize(("policy", "sentence"), POLICIES, ids=[text for _, text in POLICIES])

@@ -1,101 +1,137 @@
-"""The floors of DESIGN.md: files import only from floors below, and importing dtjax is cheap."""
+"""Who may import whom: each module stands on a floor and imports only from below it."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import dtjax
+
 ROOT = Path(__file__).parents[1]
 
-# A file stands above all that it imports; within a floor only what the order of the list allows.
-FLOORS = [
-    ["types", "keys", "lanes", "checks"],
-    ["delays", "policies", "models", "data"],
-    ["cluster", "task", "traces", "theory"],
-    ["state", "arrival", "accounts", "arguments", "clock", "update", "trainer"],
-    ["montecarlo", "measures", "tuning", "dataset", "study"],
-    ["report", "outcomes", "gantt", "cli", "__main__"],
-    ["testing"],
-]
-PLACE = {name: (f, i) for f, names in enumerate(FLOORS) for i, name in enumerate(names)}
+# A module or package imports those of lower floors, and on its own floor those that stand before
+# it. The modules of a package are one entry.
+FLOORS = (
+    ("checks", "lanes", "types", "keys"),
+    ("delays", "policies", "models", "data"),
+    ("cluster", "task", "theory"),
+    ("state", "arrival", "accounts", "arguments", "clock", "traces", "update", "trainer"),
+    ("measures", "tuning", "montecarlo", "dataset", "study"),
+    ("report", "outcomes", "gantt", "cli", "__main__"),
+    ("testing", "studies", "figures", "benchmarks"),
+)
+PLACE = {name: (floor, i) for floor, row in enumerate(FLOORS) for i, name in enumerate(row)}
+KERNELS = ("state", "arrival", "accounts", "clock", "update", "trainer")
+OUTSIDE = ("studies", "figures", "benchmarks")  # beside the package, on the highest floor
+LAZY = dtjax._NAMES  # what `dtjax.name` brings, and from where
 
 
-def imports(path: Path) -> set[str]:
-    """Return the dtjax modules that a file imports, wherever in it, types aside."""
-    found: set[str] = set()
-
-    def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
-            return
-        if isinstance(node, ast.Import):
-            found.update(n.name for n in node.names if n.name.startswith("dtjax."))
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            if node.module == "dtjax":
-                found.update(f"dtjax.{n.name}" for n in node.names)
-            elif node.module.startswith("dtjax."):
-                found.add(node.module)
-        for child in ast.iter_child_nodes(node):
-            visit(child)
-
-    visit(ast.parse(path.read_text()))
-    return {name.split(".")[1] for name in found}
+def files() -> dict[str, Path]:
+    """Return every module by its full name."""
+    found = {}
+    for top in ("dtjax", *OUTSIDE):
+        for path in sorted((ROOT / top).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
 
 
-def files() -> list[Path]:
-    return sorted(p for p in (ROOT / "dtjax").rglob("*.py") if p != ROOT / "dtjax" / "__init__.py")
+def entry(module: str) -> str:
+    """Return the name under which a module stands in FLOORS."""
+    top, *rest = module.split(".")
+    return rest[0] if top == "dtjax" and rest else top
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_files_import_only_from_below(path: Path) -> None:
-    own = path.relative_to(ROOT / "dtjax").parts[0].removesuffix(".py")
-    assert own in PLACE, f"say in FLOORS where {own} stands"
-    for name in imports(path) - {own}:
-        if name in PLACE:
-            assert PLACE[name] < PLACE[own], f"{path.name} imports {name} from above"
-
-
-def test_kernels_import_no_law_policy_or_model() -> None:
-    for kernel in ("arrival", "clock", "update", "trainer"):
-        found = imports(ROOT / "dtjax" / f"{kernel}.py")
-        assert not found & {"models", "data", "theory"}
-        assert "policies" not in found
-        source = (ROOT / "dtjax" / f"{kernel}.py").read_text()
-        assert "from dtjax.delays" not in source.replace("from dtjax.delays.law import clocked", "")
-
-
-def test_studies_and_figures_do_not_import_each_other() -> None:
-    kernels = {"arrival", "clock", "update", "trainer", "montecarlo"}
-    for path in (ROOT / "figures").glob("*.py"):
-        assert not imports(path) & kernels
-        assert "studies" not in {n.split(".")[0] for n in _roots(path)}
-    for path in (ROOT / "studies").glob("*.py"):
-        assert "figures" not in {n.split(".")[0] for n in _roots(path)}
-
-
-def _roots(path: Path) -> set[str]:
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """Walk through what a file imports, also inside functions, but not for type checkers only."""
     tree = ast.parse(path.read_text())
-    plain = {n.name for node in ast.walk(tree) if isinstance(node, ast.Import) for n in node.names}
-    return plain | {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0 and node.module, f"{path}:{node.lineno}: a relative import"
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node.lineno
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "dtjax":
+            yield f"dtjax.{node.attr}", node.lineno
+
+
+def ours(path: Path) -> Iterator[tuple[str, int]]:
+    """Walk through the modules of this repository that a file imports."""
+    known = files()
+    for name, line in imports(path):
+        top, *rest = name.split(".")
+        if top not in ("dtjax", *OUTSIDE):
+            continue
+        if top == "dtjax" and rest and rest[0] in LAZY:
+            name = LAZY[rest[0]]
+        while name not in known:
+            name = name.rpartition(".")[0]
+        if name != "dtjax":  # itself it imports nothing
+            yield name, line
+
+
+def test_every_module_stands_on_a_floor() -> None:
+    missing = {entry(name) for name in files() if name != "dtjax"} - set(PLACE)
+    assert not missing, f"give {sorted(missing)} a place in FLOORS of {Path(__file__).name}"
+
+
+@pytest.mark.parametrize("name", [name for name in files() if name != "dtjax"])
+def test_imports_come_from_below(name: str) -> None:
+    own = entry(name)
+    for module, line in ours(files()[name]):
+        other = entry(module)
+        where = f"{name}, line {line}: imports {module}"
+        assert other == own or PLACE[other] < PLACE[own], f"{where}, which is not below it"
+        assert own not in OUTSIDE or other == own or other not in OUTSIDE, where
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_take_laws_policies_and_models_as_arguments(name: str) -> None:
+    for module, line in ours(ROOT / "dtjax" / f"{name}.py"):
+        plugin = entry(module) in ("delays", "policies", "models")
+        assert not plugin or module == "dtjax.delays.law", f"{name}, line {line}: {module}"
+
+
+def test_figures_read_datasets_and_run_nothing() -> None:
+    for path in (ROOT / "figures").rglob("*.py"):
+        for name, line in imports(path):
+            assert name.split(".")[0] != "jax", f"{path.name}, line {line}"
+        for name, line in ours(path):
+            assert PLACE[entry(name)] >= PLACE["measures"], f"{path.name}, line {line}: {name}"
+
+
+HEAVY = ("xarray", "matplotlib", "sklearn", "flax", "optax")
 
 
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
-        ("import dtjax", "jax xarray matplotlib sklearn flax optax scipy tyro"),
-        ("import dtjax.cli", "jax xarray matplotlib sklearn flax optax scipy"),
-        ("import dtjax; dtjax.simulate, dtjax.replay", "xarray matplotlib sklearn flax optax"),
+        ("import dtjax", (*HEAVY, "jax", "numpy", "scipy")),
+        ("import dtjax; dtjax.simulate, dtjax.Cluster, dtjax.delays, dtjax.policies", HEAVY),
     ],
 )
-def test_imports_are_light(statement: str, absent: str) -> None:
-    code = f"import sys; {statement}; print(*[m for m in {absent.split()!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+def test_importing_loads_nothing_heavy(statement: str, absent: tuple[str, ...]) -> None:
+    code = f"{statement}\nimport sys\nprint(*sorted({{m.split('.')[0] for m in sys.modules}}))"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert not set(absent) & set(run.stdout.split())
 
 
-def test_files_are_small() -> None:
-    for path in [*files(), *(ROOT / "studies").glob("*.py"), *(ROOT / "figures").glob("*.py")]:
-        assert len(path.read_text().splitlines()) <= 400, path
+def test_files_are_short() -> None:
+    long = {
+        str(path.relative_to(ROOT)): length
+        for top in ("dtjax", "tests", *OUTSIDE)
+        for path in (ROOT / top).rglob("*.py")
+        if (length := len(path.read_text().splitlines())) > 300
+    }
+    assert not long

@@ -16,9 +16,10 @@ from dtjax import checks
 from dtjax.delays.law import Memoryless
 
 # The table's coordinate is y = log(-log q): log X is smooth in it at both ends, with slope
-# 1 / shape at the left and 1 at the right. -17..4.5 covers every q that a draw can give.
-LOW, HIGH, KNOTS = -17.0, 4.5, 512
-STEP = (HIGH - LOW) / (KNOTS - 1)
+# 1 / shape at the left and 1 at the right. -17..4.5 covers every q that a draw can give. The knots
+# are exact in binary, so that the distance from one loses nothing.
+LOW, HIGH, STEP = -17.0, 4.5, 1 / 32
+KNOTS = round((HIGH - LOW) / STEP) + 1
 
 
 def _table(shape: float) -> tuple[np.ndarray, np.ndarray]:
@@ -61,11 +62,11 @@ class Gamma(Memoryless):
         return gammaincc(self.shape, jnp.maximum(jnp.asarray(t) - self.shift, 0.0) / self.scale)
 
     def isf(self, q: ArrayLike) -> jax.Array:
-        """Interpolate the table with cubics: relative error below 2e-6 in binary32."""
+        """Interpolate the table with cubics: see `gamma` for the error."""
         y = jnp.log(-jnp.log(jnp.asarray(q, self.scale.dtype)))
-        place = jnp.clip((y - LOW) / STEP, 0.0, KNOTS - 1.0)
-        left = jnp.minimum(place.astype(jnp.int32), KNOTS - 2)
-        t = place - left
+        y = jnp.clip(y, LOW, HIGH)
+        left = jnp.minimum(((y - LOW) / STEP).astype(jnp.int32), KNOTS - 2)
+        t = (y - (LOW + STEP * left)) / STEP
         a, b = self.log_x[left], self.log_x[left + 1]
         da, db = self.slope[left] * STEP, self.slope[left + 1] * STEP
         rise = b - a
@@ -77,7 +78,9 @@ def gamma(shape: float, scale: ArrayLike, shift: ArrayLike = 0.0) -> Gamma:
     """Make the gamma law, with a shift.
 
     X = shift + scale G, G standard gamma of this shape: E[X] = shift + shape scale,
-    Var X = shape scale^2. Drawn through a table of its quantiles, made here on the host.
+    Var X = shape scale^2. Drawn through a table of its quantiles, made here on the host: the
+    relative error of G is below 1e-6 in binary32 for shapes of 1 or more and 1e-5 at 0.2, where the
+    shortest times are 1e-37; in binary64 it is below 5e-9.
 
     Args:
         shape: 0.2 or more; 1 is the exponential law. Not traced: to sweep it, make the laws first

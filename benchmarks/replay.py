@@ -1,0 +1,222 @@
+"""Seconds of a replay along a trace beside SGD without any delay, on this machine.
+
+    python -m benchmarks.replay --out results/replay.json
+
+Both train the same network on the same mini-batches with as many gradients an update; the replay
+computes each at the version that its worker had read. The ratio is what staleness costs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import tyro
+from jax import lax
+
+import dtjax
+from benchmarks import timing
+from dtjax import data, models
+from dtjax.policies import Rule
+
+RATE = 0.1
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to time."""
+
+    workers: int = 16
+    """Number of workers."""
+    k: int = 4
+    """Gradients an update for k-ASP."""
+    hidden: tuple[int, ...] = (32,)
+    """Widths of the hidden layers between 64 inputs and 10 outputs."""
+    batch: int = 32
+    """Examples in a mini-batch."""
+    runs: int = 64
+    """Runs side by side on one device."""
+    gradients: int = 2048
+    """Gradients a run, rounded up to whole updates."""
+    repeats: int = 7
+    """Timings of each, by turns; the best counts."""
+    out: Path | None = None
+    """A JSON file to write the numbers to."""
+    smoke: bool = False
+    """A tiny size, to see that everything works."""
+
+
+SMOKE = Options(workers=4, k=2, hidden=(8,), batch=4, runs=2, gradients=32, repeats=1)
+
+
+class Cell(NamedTuple):
+    """One line of the table."""
+
+    policy: str
+    width: int  # gradients an update
+    slots: int  # versions that are kept
+    replay: float  # gradients a second, all runs together
+    plain: float  # the same without delays
+    ratio: float  # seconds of the replay in seconds of the other
+
+
+def rules(options: Options) -> dict[str, Rule]:
+    """Return the policies: one, a few and all gradients an update."""
+    return {
+        "asp": dtjax.policies.asp(),
+        "k-asp": dtjax.policies.k_asp(options.k),
+        "bsp": dtjax.policies.bsp(),
+    }
+
+
+def learning(options: Options) -> dtjax.Task:
+    """Return what is learned: the digits."""
+    model = models.mlp(options.hidden, 10)
+    return dtjax.task.classification(model, data.digits(), batch=options.batch)
+
+
+def replayed(task: dtjax.Task, rows: int) -> Callable[..., Any]:
+    """Make the training along a trace, measured at its start and its end."""
+
+    def one(key: jax.Array, trace: dtjax.Trace) -> Any:
+        every = rows * trace.worker.shape[-1]
+        return dtjax.replay(key, trace, task, optax.sgd(RATE), evaluate_every=every)
+
+    return one
+
+
+def plain(task: dtjax.Task, rows: int) -> Callable[..., Any]:
+    """Make SGD without delays: K workers, each with a mini-batch an update, at the newest version."""
+
+    def one(key: jax.Array, trace: dtjax.Trace) -> Any:
+        first, batches = jax.random.split(key)
+        optimizer = optax.sgd(RATE)
+        params = task.init(task.data, first)
+        before = task.evaluate(task.data, params)
+
+        def gradient(params: Any, worker: Any, step: Any, examples: Any) -> Any:
+            batch = task.batch(task.data, batches, worker, step, examples)
+            return jax.value_and_grad(task.loss)(params, batch)
+
+        def update(carry: Any, row: Any) -> Any:
+            params, state = carry
+            losses, gradients = jax.vmap(gradient, (None, 0, 0, 0))(params, *row)
+            mean = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), gradients)
+            change, state = optimizer.update(mean, state, params)
+            return (optax.apply_updates(params, change), state), jnp.mean(losses)
+
+        table = (trace.worker, trace.step, trace.examples)
+        (params, _), losses = lax.scan(update, (params, optimizer.init(params)), table)
+        return params, losses, before, task.evaluate(task.data, params)
+
+    return one
+
+
+def schedules(options: Options, rule: Rule) -> tuple[jax.Array, dtjax.Trace]:
+    """Simulate the runs: their training keys and their traces."""
+    law = dtjax.delays.exponential(1.0, shift=0.5)
+    cluster = dtjax.Cluster(n=options.workers, delay=law, examples=options.batch)
+    updates = math.ceil(options.gradients / rule.width(options.workers))
+    keys = jax.random.split(jax.random.key(0), options.runs)
+    simulate = jax.vmap(lambda key: dtjax.simulate(key, cluster, rule, updates=updates))
+    run = jax.jit(simulate)(keys).check(complete=True)
+    return jax.random.split(jax.random.key(1), options.runs), run.trace
+
+
+def check() -> None:
+    """Hold the two to one another where they must agree: under BSP nothing is stale.
+
+    Raises:
+        RuntimeError: if they do not.
+    """
+    task = learning(SMOKE)
+    keys, traces = schedules(SMOKE, dtjax.policies.bsp())
+    rows = traces.dt.shape[-1]
+    result = jax.jit(jax.vmap(replayed(task, rows)))(keys, traces)
+    params, losses, _, _ = jax.jit(jax.vmap(plain(task, rows)))(keys, traces)
+    same = jax.tree.map(
+        lambda a, b: np.allclose(a, b, rtol=1e-4, atol=1e-5),
+        (result.params, result.loss),
+        (params, losses),
+    )
+    if not all(jax.tree.leaves(same)):
+        raise RuntimeError("check: a replay without staleness differs from plain SGD")
+
+
+def measure(options: Options, name: str, rule: Rule, task: dtjax.Task) -> Cell:
+    """Time one policy."""
+    keys, traces = schedules(options, rule)
+    rows, width = traces.worker.shape[1:]
+    calls = {}
+    for call, make in (("replay", replayed), ("plain", plain)):
+        one = make(task, rows)
+
+        def several(runs: Any, other: tuple[()], one: Callable[..., Any] = one) -> Any:
+            del other
+            return jax.vmap(one)(*runs)
+
+        calls[call], _ = timing.compiled(several, jax.devices()[:1], (keys, traces), ())
+    seconds = timing.best(calls, options.repeats)
+    work = options.runs * rows * width
+    return Cell(
+        policy=name,
+        width=width,
+        slots=traces.slots,
+        replay=work / seconds["replay"],
+        plain=work / seconds["plain"],
+        ratio=seconds["replay"] / seconds["plain"],
+    )
+
+
+HEAD = ("policy", "gradients an update", "versions kept", "replay", "no delays", "ratio")
+
+
+def line(cell: Cell) -> str:
+    """Format a line of the table: rates in thousands of gradients a second."""
+    entries = (
+        cell.policy, str(cell.width), str(cell.slots), f"{cell.replay / 1e3:.1f}",
+        f"{cell.plain / 1e3:.1f}", f"{cell.ratio:.2f}",
+    )  # fmt: skip
+    padded = (entry.rjust(max(len(head), 6)) for entry, head in zip(entries, HEAD, strict=True))
+    return f"| {' | '.join(padded)} |"
+
+
+def main(options: Options) -> list[Cell]:
+    """Check that both train alike without staleness, then time them and print the table."""
+    if options.smoke:
+        options = dataclasses.replace(SMOKE, out=options.out)
+    jax.config.update("jax_num_cpu_devices", 1)
+    check()
+    print(*(f"{name}: {value}" for name, value in timing.machine().items()), sep="\n")
+    print(f"{options.runs} runs side by side on one device; thousands of gradients a second.")
+    head = (name.rjust(6) for name in HEAD)
+    print(
+        f"| {' | '.join(head)} |", "|" + "|".join("---:" for _ in HEAD) + "|", sep="\n", flush=True
+    )
+    task, cells = learning(options), []
+    for name, rule in rules(options).items():
+        cells.append(measure(options, name, rule, task))
+        print(line(cells[-1]), flush=True)
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        given = {**dataclasses.asdict(options), "out": None}
+        result = {
+            "machine": timing.machine(),
+            "options": given,
+            "cells": [cell._asdict() for cell in cells],
+        }
+        options.out.write_text(json.dumps(result, indent=1))
+    return cells
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options, description=__doc__))

@@ -2,8 +2,8 @@
 
     python -m benchmarks.clock --out results/clock.json
 
-An arrival is a gradient that reaches the server. Peers that are not installed are left out of the
-table: `pip install dtjax[bench]` brings them.
+An arrival is a gradient that reaches the server. The table says which peers are not installed:
+`pip install dtjax[bench]` brings them.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dtjax import lanes
+from dtjax import keys, lanes
 from dtjax.delays.law import clocked
 from dtjax.keys import Worker
 from dtjax.state import Clock, Counts, Pair, Spans, absolute
@@ -124,9 +124,10 @@ def arrive(
     # The worker starts again or waits. Its next time is drawn now, and kept if it waits; only a law
     # that looks at the clock must be drawn when the computation starts.
     starts = alive & (decision.phase == COMPUTING)
-    state, drawn = cluster.delay.draw(
-        _pick(clock.delay, first), _pick(workers, first), step, absolute(clock)
-    )
+    # Its key is derived again: looked up, it would keep the compiler from vectorising the draw.
+    own = keys.fold(keys.plain(clock.key), first)
+    worker = Worker(first, own, workers.world[0])
+    state, drawn = cluster.delay.draw(_pick(clock.delay, first), worker, step, absolute(clock))
     drawn = drawn.astype(spent.dtype)
     ends = jnp.where(starts, clock.now + drawn, jnp.inf)
     times, minima = lanes.put(clock.due, minima, first, jnp.where(alive, ends, clock.due[first]))

@@ -30,7 +30,7 @@ def cases() -> list[dict[str, Any]]:
     return json.loads(text)[8:158]
 
 
-def padded(durations: Sequence[Sequence[float]], n: int = N, steps: int = STEPS) -> np.ndarray:
+def padded(durations: Any, n: int = N, steps: int = STEPS) -> np.ndarray:
     """Return the durations as f[n, steps], with NaN behind the end of each worker's."""
     table = np.full((n, steps), np.nan, np.float32)
     for worker, row in enumerate(durations):

@@ -15,6 +15,7 @@ from clock_cases import KEY, N, full, padded, play
 from dtjax import delays, keys, policies
 from dtjax.policies import Rule
 from dtjax.types import UNTIL
+from law_samples import examples
 
 LANES = jax.random.split(jax.random.key(1), 64)
 
@@ -50,7 +51,7 @@ def test_every_law_draws_the_same_bits_in_any_number_of_lanes() -> None:
 
 
 # A law with memory and transcendental functions, and a rule that does all there is.
-LAW = delays.autoregressive(delays.log_normal(1.0, 0.5), 0.7)
+LAW = delays.autoregressive(delays.exponential(1.0), 0.7)
 RULE = Rule(k=2, distinct=True, cancel=True, bound=3, max_staleness=2)
 ROWS = 400
 cluster = dtjax.Cluster(4, LAW)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from clock_cases import ROWS, WIDTH, N, expected, facts, full, padded, play
+import dtjax
+from clock_cases import ROWS, SECONDS, WIDTH, N, expected, facts, full, padded, play
 from dtjax.policies import Rule
 from dtjax.types import EXHAUSTED, STUCK, UNTIL
 from oracle import schedule
@@ -77,3 +80,37 @@ def test_status() -> None:
     assert agree(ENDLESS | {"durations": [[1.0] * 2, []]}) == EXHAUSTED
     backup = {"distinct": True, "cancel": True, "bound": None, "until": 4.5}
     assert agree(ENDLESS | backup | {"durations": [[1.0] * 9, [math.inf] * 9]}) == UNTIL
+
+
+MANY = 70  # workers: more than fit into one word of slots, or one block of times
+RULES = {
+    "asp": SSP | {"bound": None},
+    "ssp": SSP | {"bound": 2, "max_staleness": 80},
+    "k-bsp": SSP | {"k": 33, "distinct": True, "cancel": True, "bound": None},
+    "k-asp": SSP | {"k": 65, "distinct": True, "bound": None},
+    "k-batch-bsp": SSP | {"k": 100, "cancel": True, "bound": None},
+    "k-batch-asp": SSP | {"k": 9, "bound": None, "max_staleness": 5},
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_many_workers_in_binary64(name: str) -> None:
+    """Random times do not tie, and sums are rounded: names agree exactly, times to rounding."""
+    times = np.random.default_rng(1).exponential(size=(MANY, 60))
+    case = RULES[name] | {"updates": 40}
+    reference = schedule(times.tolist(), **case)
+    with jax.enable_x64(True):
+        rule = full(Rule(**{name: case[name] for name in RULE}))
+        cluster = dtjax.Cluster(MANY, dtjax.delays.recorded(times))
+        run = dtjax.simulate(jax.random.key(0), cluster, rule, updates=40, width=100)
+        found = facts(run, MANY)
+    wanted = expected(reference, times.tolist(), 40)
+    exact = ("worker", "step", "version", "staleness", "compute")
+    for name in exact:
+        assert [row[name] for row in found["updates"]] == [row[name] for row in wanted["updates"]]
+    for name in ("started", "used", "thrown", "stopped", "completed", "buffered", "status"):
+        assert found[name] == wanted[name], name
+    for name in ("end", *SECONDS):
+        assert found[name] == pytest.approx(wanted[name], rel=1e-12, abs=1e-12), name
+    for a, b in zip(found["updates"], wanted["updates"], strict=True):
+        assert (a["time"], *a["arrival"]) == pytest.approx((b["time"], *b["arrival"]), rel=1e-12)

@@ -16,7 +16,6 @@ import pytest
 from scipy import stats
 
 import dtjax
-from clock_cases import full
 from dtjax import delays, policies, theory
 from dtjax.policies import Rule
 from dtjax.types import COMPUTING
@@ -56,17 +55,21 @@ def play(settings: dict[str, Setting], rows: int, width: int) -> dict[str, Runs]
         cluster = dtjax.Cluster(N, law(shape, by), present=present)
         return dtjax.simulate(key, cluster, rule, updates=rows, width=width)
 
-    lines = list(settings.values())
-    keys = jax.random.split(jax.random.key(20260), (len(lines), RUNS))
+    lines = [line for line in settings.values() for _ in range(RUNS)]
+    keys = jax.random.split(jax.random.key(20260), len(lines))
     shapes = jnp.array([line.shape for line in lines])
     by = jnp.array([SPEEDS if line.unequal else np.ones(N) for line in lines], jnp.float32)
     present = jnp.array([np.arange(N) < line.n for line in lines])
-    rules = policies.stack([full(line.rule) for line in lines])
-    many = jax.jit(jax.vmap(jax.vmap(one, (0, *(None,) * 4))))
-    runs = many(keys, shapes, by, present, rules).check(complete=True)
+    rules = policies.stack([line.rule for line in lines])
+    runs = jax.jit(jax.vmap(one))(keys, shapes, by, present, rules).check(complete=True)
     times, stale = dtjax.seconds(runs.trace), np.asarray(dtjax.staleness(runs.trace))
-    pick = lambda index: jax.tree.map(lambda leaf: np.asarray(leaf[index]), runs)  # noqa: E731
-    return {name: Runs(pick(i), times[i], stale[i]) for i, name in enumerate(settings)}
+    runs = jax.tree.map(np.asarray, runs)
+    found = {}
+    for i, name in enumerate(settings):
+        own = slice(i * RUNS, (i + 1) * RUNS)
+        part = jax.tree.map(lambda leaf, own=own: leaf[own], runs)
+        found[name] = Runs(part, times[own], stale[own])
+    return found
 
 
 TABLE = {0: 2.7179, 1: 1.7926, 2: 1.5098, 4: 1.2964, 8: 1.1611, 16: 1.0842}

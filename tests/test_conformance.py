@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import dtjax
+from clock_cases import full
 from dtjax import delays, policies
 from dtjax.delays import Memoryless
 from dtjax.policies import FACTORIES
@@ -49,6 +50,23 @@ RULES = {
 @pytest.mark.parametrize("name", RULES)
 def test_policy(name: str) -> None:
     check_policy(RULES[name])
+
+
+def simulate(policy: Any) -> dtjax.Run:
+    """Play what `check_policy` plays, so that nothing compiles again."""
+    cluster = dtjax.Cluster(4, delays.exponential(1.0))
+    key = jax.random.key(1)
+    return dtjax.simulate(key, cluster, policy, updates=12, until=1000.0, rows=12, width=8)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_what_is_none_is_compiled_out(name: str) -> None:
+    """The same run as with numbers that stand for no limit, and for all workers."""
+    rule = RULES[name]
+    with_none, with_numbers = simulate(rule), simulate(full(rule))
+    for field in ("trace", "accounts", "status"):
+        a, b = (jax.tree.leaves(getattr(run, field)) for run in (with_none, with_numbers))
+        assert all(map(np.array_equal, a, b))
 
 
 # Laws and policies that break one rule each.
@@ -190,10 +208,7 @@ POLICIES = [
 
 def test_a_policy_of_ones_own() -> None:
     check_policy(Custom(3))
-    cluster = dtjax.Cluster(4, delays.exponential(1.0))  # as there, so that nothing compiles
-    run = dtjax.simulate(
-        jax.random.key(1), cluster, Custom(3), updates=12, until=1000.0, rows=12, width=8
-    )
+    run = simulate(Custom(3))
     assert run.trace.valid.sum(1).tolist() == [1, 2, *[3] * 10]
 
 

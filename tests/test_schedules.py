@@ -71,11 +71,11 @@ def test_lane(index: int) -> None:
 
 @pytest.mark.parametrize("index", range(len(NAMES)), ids=NAMES)
 def test_single(index: int) -> None:
-    """Without `vmap`; with 1 and 5 workers for exactly that many, with 5 as the rule is written."""
+    """Without `vmap`; with 1 and 5 workers for exactly that many, else among absent ones."""
     case = cases()[index]
-    n, given = len(case["durations"]), rule(case)
+    n = len(case["durations"])
     if n in (1, 5):
-        run = play(padded(case["durations"], n), given if n == 5 else full(given), *ends(case))
+        run = play(padded(case["durations"], n), full(rule(case)), *ends(case))
     else:
         run = play_case(case)
     meets(run, case)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -95,40 +96,50 @@ def _views(n: int, width: int) -> tuple[View, Event]:
     return view, Event(worker, integers(0, np.asarray(version) + 1))
 
 
+_TRACES: list[str] = []  # one entry for each time that `_answers` was traced
+
+
+def _begin(policy: Any, n: int) -> Any:
+    return policy.init(n)
+
+
+def _answer(n: int, policy: Any, view: View, event: Event) -> Any:
+    state, decision = policy.decide(policy.init(n), view, event)
+    return state, decision, policy.sweep(state, view, event, decision)
+
+
+@partial(jax.jit, static_argnums=2)
+def _answers(policy: Any, views: tuple[View, Event], n: int) -> Any:
+    """Answer in every situation; policies of one structure share the compile."""
+    _TRACES.append(type(policy).__name__)
+    return jax.vmap(partial(_answer, n), in_axes=(None, 0, 0))(policy, *views)
+
+
 def _check_answers(name: str, policy: Any, n: int) -> int:
     with stage(name, "when it is asked for its width"):
         width = policy.width(n)
     require(isinstance(width, int) and width > 0, f"{name}: width must be 1 or more, not {width!r}")
-    views, traces = _views(n, width), []
-
-    def answer(policy: Any, view: View, event: Event) -> Any:
-        state, decision = policy.decide(policy.init(n), view, event)
-        return state, decision, policy.sweep(state, view, event, decision)
-
-    def answers(policy: Any) -> Any:
-        traces.append(name)
-        return jax.vmap(answer, in_axes=(None, 0, 0))(policy, *views)
-
+    views = _views(n, width)
     with stage(name, "when it is traced"):
         one = jax.tree.map(lambda leaf: leaf[0], views)
-        before = tools.kinds(jax.eval_shape(policy.init, n))
-        state, decision, swept = jax.eval_shape(answer, policy, *one)
+        before = tools.kinds(jax.eval_shape(partial(_begin, n=n), policy))
+        state, decision, swept = jax.eval_shape(partial(_answer, n), policy, *one)
         then, found = tools.kinds(state), tools.kinds(decision)._asdict()
     require(before == then, f"{name}: a decision turns a state {before} into {then}")
     require(found == DECISION, f"{name}: a decision must be {DECISION}, not {found}")
     each = (f"bool[{n}]",) * 2
     require(tools.kinds(swept) == each, f"{name}: sweep must give {each}, not {tools.kinds(swept)}")
     with stage(name, "under jit"):
-        together = jax.jit(answers)
-        phases = np.unique(together(policy)[1].phase)
+        phases = np.unique(_answers(policy, views, n)[1].phase)
     known = np.isin(phases, (COMPUTING, HELD, BLOCKED)).all()
     require(known, f"{name}: the phase of a decision must be COMPUTING, HELD or BLOCKED")
     others = tools.changed(policy)
-    singles = [together(other) for other in others]
-    require(len(traces) == 1, f"{name}: a change of a number compiles anew")
+    traces = len(_TRACES)
+    singles = [_answers(other, views, n) for other in others]
+    require(len(_TRACES) == traces, f"{name}: a change of a number compiles anew")
     if others:
         with stage(name, "under vmap over its numbers"):
-            lanes = jax.jit(jax.vmap(answers))(tools.stack(others))
+            lanes = jax.vmap(_answers, (0, None, None))(tools.stack(others), views, n)
         same = map(tools.close, jax.tree.leaves(lanes), jax.tree.leaves(tools.stack(singles)))
         require(all(same), f"{name}: an answer is another one under vmap")
     return width

@@ -21,5 +21,5 @@ study: install
 
 bench: install
 	.venv/bin/pip install -q -c constraints.txt -e '.[bench]'
-	.venv/bin/python benchmarks/clock.py
-	.venv/bin/python benchmarks/replay.py
+	.venv/bin/python -m benchmarks.clock
+	.venv/bin/python -m benchmarks.replay

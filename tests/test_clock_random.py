@@ -69,7 +69,7 @@ def test_computations_that_never_end(case: dict[str, Any]) -> None:
     assume(agree(case) is not None)
 
 
-SSP = {"k": 1, "distinct": False, "cancel": False, "bound": 1, "max_staleness": None}
+SSP: dict[str, Any] = {"k": 1, "distinct": False, "cancel": False, "bound": 1, "max_staleness": None}
 ENDLESS = {"durations": [[1.0] * 9, [math.inf]], "updates": 9, "until": None, **SSP}
 
 
@@ -83,7 +83,7 @@ def test_status() -> None:
 
 
 MANY = 70  # workers: more than fit into one word of slots, or one block of times
-RULES = {
+RULES: dict[str, dict[str, Any]] = {
     "asp": SSP | {"bound": None},
     "ssp": SSP | {"bound": 2, "max_staleness": 80},
     "k-bsp": SSP | {"k": 33, "distinct": True, "cancel": True, "bound": None},
@@ -97,7 +97,7 @@ RULES = {
 def test_many_workers_in_binary64(name: str) -> None:
     """Random times do not tie, and sums are rounded: names agree exactly, times to rounding."""
     times = np.random.default_rng(1).exponential(size=(MANY, 60))
-    case = RULES[name] | {"updates": 40}
+    case: dict[str, Any] = RULES[name] | {"updates": 40}
     reference = schedule(times.tolist(), **case)
     with jax.enable_x64(True):
         rule = full(Rule(**{name: case[name] for name in RULE}))

@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import dtjax
 from dtjax import keys
+from dtjax.clock import _start
 from dtjax.delays.law import BEFORE
 from law_samples import BITS, exact, survivals
 
@@ -48,3 +50,15 @@ def test_keys_of_other_generators() -> None:
     assert (jax.random.key_data(jax.vmap(keys.plain)(many)) == jnp.stack(alone)).all()
     data = jax.random.key_data(jax.random.key(4))
     assert (jax.random.key_data(keys.plain(data)) == data).all()
+
+
+def test_a_run_takes_typed_and_old_keys_of_any_generator() -> None:
+    cluster, policy = dtjax.Cluster(3, dtjax.delays.exponential(1.0)), dtjax.policies.asp()
+
+    def first(key: jax.Array) -> list[float]:
+        """Return when the first computations end."""
+        return _start(key, cluster, policy, 1).due.tolist()
+
+    assert first(jax.random.key(3)) == first(jax.random.PRNGKey(3))
+    other = jax.random.key(3, impl="rbg")
+    assert first(other) == first(keys.plain(other)) != first(jax.random.key(3))

@@ -25,7 +25,7 @@ from jax import lax
 
 import dtjax
 from benchmarks import timing
-from dtjax import data, models
+from dtjax import checks, data, models
 from dtjax.policies import Rule
 
 RATE = 0.1
@@ -35,6 +35,8 @@ RATE = 0.1
 class Options:
     """What to time."""
 
+    policies: tuple[str, ...] = ("asp", "k-asp", "bsp")
+    """Which of these policies: one, k and all gradients an update."""
     workers: int = 16
     """Number of workers."""
     k: int = 4
@@ -45,9 +47,9 @@ class Options:
     """Examples in a mini-batch."""
     runs: int = 64
     """Runs side by side on one device."""
-    gradients: int = 2048
+    gradients: int = 1024
     """Gradients a run, rounded up to whole updates."""
-    repeats: int = 7
+    repeats: int = 9
     """Timings of each, by turns; the best counts."""
     out: Path | None = None
     """A JSON file to write the numbers to."""
@@ -55,7 +57,9 @@ class Options:
     """A tiny size, to see that everything works."""
 
 
-SMOKE = Options(workers=4, k=2, hidden=(8,), batch=4, runs=2, gradients=32, repeats=1)
+SMOKE = Options(
+    policies=("asp",), workers=4, k=2, hidden=(8,), batch=4, runs=2, gradients=32, repeats=1
+)
 
 
 class Cell(NamedTuple):
@@ -70,11 +74,18 @@ class Cell(NamedTuple):
 
 
 def rules(options: Options) -> dict[str, Rule]:
-    """Return the policies: one, a few and all gradients an update."""
-    return {
+    """Return the policies by name.
+
+    Raises:
+        ValueError: if one is not known.
+    """
+    known = {
         "asp": dtjax.policies.asp(),
         "k-asp": dtjax.policies.k_asp(options.k),
         "bsp": dtjax.policies.bsp(),
+    }
+    return {
+        checks.choice("main", "policies", name, known): known[name] for name in options.policies
     }
 
 
@@ -95,7 +106,7 @@ def replayed(task: dtjax.Task, rows: int) -> Callable[..., Any]:
 
 
 def plain(task: dtjax.Task, rows: int) -> Callable[..., Any]:
-    """Make SGD without delays: K workers, each with a mini-batch an update, at the newest version."""
+    """Make SGD without delays: the same K mini-batches an update, at the newest version."""
 
     def one(key: jax.Array, trace: dtjax.Trace) -> Any:
         first, batches = jax.random.split(key)
@@ -194,6 +205,7 @@ def main(options: Options) -> list[Cell]:
     """Check that both train alike without staleness, then time them and print the table."""
     if options.smoke:
         options = dataclasses.replace(SMOKE, out=options.out)
+    chosen = rules(options)
     jax.config.update("jax_num_cpu_devices", 1)
     check()
     print(*(f"{name}: {value}" for name, value in timing.machine().items()), sep="\n")
@@ -203,7 +215,7 @@ def main(options: Options) -> list[Cell]:
         f"| {' | '.join(head)} |", "|" + "|".join("---:" for _ in HEAD) + "|", sep="\n", flush=True
     )
     task, cells = learning(options), []
-    for name, rule in rules(options).items():
+    for name, rule in chosen.items():
         cells.append(measure(options, name, rule, task))
         print(line(cells[-1]), flush=True)
     if options.out is not None:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtjax.accounts import FATES
 from dtjax.trainer import Training
 from dtjax.types import staleness
 
 if TYPE_CHECKING:
     import xarray as xr
-
-FATES = ("useful", "discarded", "cancelled", "in_flight", "waiting", "communicating", "queueing")
 
 
 def label(run: Any, training: Training, seconds: np.ndarray) -> xr.Dataset:

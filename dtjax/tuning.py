@@ -43,7 +43,7 @@ def choose_rate(
         ValueError: if there is no rate, or one is not positive.
 
     Example:
-        >>> choose_rate([1.0], lambda r: (abs(np.log2(r / 3.0))[:, None], -r[:, None])).rate
+        >>> choose_rate([1.0], lambda r: (abs(np.log2(r / 2.0))[:, None], -r[:, None])).rate
         2.0
     """
     grid = np.asarray(checks.real("choose_rate", "rates", rates, checks.POSITIVE, ndim=1), float)

@@ -69,8 +69,9 @@ def test_computations_that_never_end(case: dict[str, Any]) -> None:
     assume(agree(case) is not None)
 
 
-SSP: dict[str, Any] = {"k": 1, "distinct": False, "cancel": False, "bound": 1, "max_staleness": None}
-ENDLESS = {"durations": [[1.0] * 9, [math.inf]], "updates": 9, "until": None, **SSP}
+ASP: dict[str, Any] = {"k": 1, "distinct": False, "cancel": False, "max_staleness": None}
+SSP = ASP | {"bound": 1}
+ENDLESS = {"durations": [[1.0] * 9, [math.inf]], "updates": 9, "until": None} | SSP
 
 
 def test_status() -> None:

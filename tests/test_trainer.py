@@ -243,6 +243,26 @@ def test_an_update_that_overflows_is_a_divergence() -> None:
     assert np.isnan(result.measures["loss"][-1])
 
 
+def test_a_gradient_that_the_optimizer_mends_is_no_divergence() -> None:
+    # The slope of |w| as sqrt(w^2) is NaN at 0, its value is not.
+    plain = quadratic([1.0], start=0.0)
+    problem = replace(plain, loss=lambda w, batch: jnp.sum(jnp.sqrt(w**2)))
+    trace = dtjax.make_trace(dt=[1.0, 1.0], worker=[[0], [0]], version=[[0], [1]])
+
+    @jax.jit
+    def both(trace: Any) -> Any:
+        mending = optax.chain(optax.zero_nans(), optax.sgd(0.1))
+        return [
+            dtjax.replay(KEY, trace, problem, optimizer, evaluate_every=1)
+            for optimizer in (optax.sgd(0.1), mending)
+        ]
+
+    broken, mended = both(trace)
+    assert (int(broken.diverged), int(mended.diverged)) == (0, -1)
+    assert broken.params.tolist() == mended.params.tolist() == [0.0]
+    assert np.isfinite(mended.measures["loss"]).all()
+
+
 @pytest.mark.parametrize(("every", "rows"), [(2 * N + 3, 2), (10_000, ROWS)])
 def test_evaluations_come_after_whole_rows(every: int, rows: int) -> None:
     trace = lane(0)  # BSP: N gradients a row

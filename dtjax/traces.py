@@ -27,8 +27,9 @@ def allocate(version: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.nda
         goes, and the number of slots.
 
     Example:
-        >>> allocate(np.array([[0], [0], [2]]), np.ones((3, 1), bool))[1:]
-        (array([1, 0, 0]), 2)
+        >>> slot, into, slots = allocate(np.array([[0], [0], [2]]), np.ones((3, 1), bool))
+        >>> into.tolist(), slots
+        ([1, 0, 0], 2)
     """
     rows = version.shape[0]
     last = np.full(rows + 1, -1)

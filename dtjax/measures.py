@@ -113,7 +113,9 @@ def median_interval(
 ) -> Interval:
     """Estimate a median with its bootstrap percentile interval; infinite values are censored runs.
 
-    Censoring needs no model: a median is finite as long as fewer than half of the runs are.
+    Censoring needs no model: a median is finite as long as fewer than half of the runs are
+    infinite. With few runs the interval is too narrow: simulated, a 95 % one covers the median in
+    about 86 % of cases at 4 runs, 92 % at 16 and 94 % at 40.
 
     Args:
         values: f[R], one a run; infinity for a run that never got there.

@@ -145,10 +145,12 @@ def staleness(trace: Trace) -> jax.Array:
         >>> dtjax.staleness(run.trace)[:, 0].tolist()
         [0, 0, 2, 1, 4]
     """
-    start = jnp.asarray(trace.start)
-    row = jnp.arange(trace.version.shape[-2], dtype=trace.version.dtype)
+    # On the host with numpy: a study looks at many shapes, and each would be compiled.
+    xp: Any = np if isinstance(trace.version, np.ndarray) else jnp
+    start = xp.asarray(trace.start)
+    row = xp.arange(trace.version.shape[-2], dtype=trace.version.dtype)
     now = start[..., None, None] + row.reshape(*[1] * start.ndim, -1, 1)
-    return jnp.where(trace.examples > 0, now - trace.version, 0)
+    return xp.where(trace.examples > 0, now - trace.version, 0)
 
 
 def seconds(trace: Trace) -> np.ndarray:

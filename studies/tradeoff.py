@@ -101,19 +101,6 @@ def settle(config: Config) -> Config:
     """
     from dtjax import checks
 
-    if config.smoke:
-        config = dataclasses.replace(
-            config,
-            horizon=min(config.horizon, 25.0),
-            runs=min(config.runs, 4),
-            tuning_runs=min(config.tuning_runs, 2),
-            rates=config.rates[1:4],
-            widenings=0,
-            target=min(config.target, 0.5),
-            window=min(config.window, 20),
-            evaluate_every=min(config.evaluate_every, 20),
-            block=4,
-        )
     for name, allowed in (("policies", POLICIES), ("worlds", WORLDS)):
         for value in getattr(config, name):
             checks.choice("tradeoff", name, value, allowed)
@@ -131,9 +118,27 @@ def settle(config: Config) -> Config:
             raise checks.fail("tradeoff", name, "must not be empty", getattr(config, name))
     if not 0 < config.target <= 1:
         raise checks.fail("tradeoff", "target", "must be above 0 and at most 1", config.target)
+    if config.smoke:
+        config = dataclasses.replace(
+            config,
+            horizon=min(config.horizon, 25.0),
+            runs=min(config.runs, 4),
+            tuning_runs=min(config.tuning_runs, 2),
+            rates=config.rates[1:4],
+            widenings=0,
+            target=min(config.target, 0.5),
+            window=min(config.window, 20),
+            evaluate_every=min(config.evaluate_every, 20),
+            block=4,
+        )
     k = max(1, config.workers // 2) if config.k is None else config.k
     checks.integer("tradeoff", "k", k, low=1, high=config.workers, high_name="workers=")
-    return dataclasses.replace(config, k=k, rates=tuple(sorted(set(config.rates))))
+    config = dataclasses.replace(config, k=k, rates=tuple(sorted(set(config.rates))))
+    for world in config.worlds:
+        law(config, world)
+    for policy in config.policies:
+        rule(config, policy)
+    return config
 
 
 def law(config: Config, world: str) -> Any:
@@ -336,9 +341,9 @@ def main(config: Config) -> None:
     from dtjax import study as studies
     from dtjax.outcomes import outcomes
 
+    studies.prepare()
     config = settle(config)
     out = studies.output_folder(config.out)
-    studies.prepare()
     whole = study(config)
     studies.write(whole, out / "tradeoff.nc")
     for world in config.worlds:
@@ -354,7 +359,7 @@ def main(config: Config) -> None:
 if __name__ == "__main__":
     try:
         main(tyro.cli(Config, description=__doc__))
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("interrupted: what is done is kept, the same command goes on from there")

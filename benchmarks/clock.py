@@ -1,33 +1,34 @@
-"""Arrivals a second of the clock beside SimPy and a numba event loop, on this machine.
+"""Arrivals a second of dtjax beside other ways to simulate the same, on this machine: one table.
 
     python -m benchmarks.clock --out results/clock.json
 
-An arrival is a gradient that reaches the server. The table says which peers are not installed:
-`pip install dtjax[bench]` brings them.
+An arrival is a gradient that reaches the server. `pip install dtjax[bench]` brings the peers; the
+columns of those that are not installed hold "-". `benchmarks/README.md` says how to read it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 import tyro
 
-import dtjax
-from benchmarks import peers, timing
-from dtjax import keys
-from dtjax.policies import FACTORIES, Rule, stack
+from benchmarks import agree, floors, ours, peers, scaling, timing
+from benchmarks.ours import Work
+from benchmarks.scaling import Sizes
+from benchmarks.table import Table, ratio, save
+from dtjax.policies import FACTORIES
 
-NUMBER = {"bsp": (), "asp": (), "ssp": (3,)}  # what a factory is given; all others take k
+SYNCHRONOUS = ("bsp", "k-bsp")  # in the rows with many workers
+PATIENCE = 230.0
+"""Seconds that a run on an accelerator may take, unless `limit` says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -38,205 +39,195 @@ class Options:
     """Numbers of workers."""
     policies: tuple[str, ...] = tuple(FACTORIES)
     """Names of policies; SSP's bound is 3, k is n // 4 and at least 2."""
+    large: int = 1024
+    """Number of workers of further rows for BSP and k-BSP, with an eighth of the runs; 0: none."""
+    collect: Literal["statistics", "trace"] = "statistics"
+    """What dtjax keeps of a run; some of the last rows keep only seconds."""
     runs: int = 256
     """Runs that dtjax simulates side by side; a multiple of the number of devices."""
     arrivals: int = 4096
     """Arrivals a run, rounded up to whole updates."""
+    updates: int = 64
+    """Updates a run, at least: of a few the beginning would be timed."""
     repeats: int = 5
     """Timings of each implementation, by turns; the best counts."""
     devices: int = 0
     """CPU devices: 0 is one for each core that this process may use."""
+    peers: tuple[str, ...] = tuple(peers.MODULES)
+    """Which peers to time."""
+    scale: bool = False
+    """Also time dtjax alone over numbers of workers and runs; always on an accelerator."""
+    sizes: Sizes = dataclasses.field(default_factory=Sizes)
+    """These numbers."""
+    limit: float = 0.0
+    """Seconds after which no further row begins; 0: no limit on CPUs, 230 on an accelerator."""
     out: Path | None = None
     """A JSON file to write the numbers to."""
     smoke: bool = False
     """A tiny size, to see that everything works."""
 
 
-SMOKE = Options(n=(4,), policies=("k-bsp",), runs=8, arrivals=64, repeats=1, devices=1)
+SMOKE = Options(
+    n=(4,),
+    policies=("k-bsp",),
+    large=8,
+    runs=8,
+    arrivals=64,
+    updates=1,
+    repeats=1,
+    devices=1,
+    scale=True,
+    sizes=Sizes(policies=("asp",), n=(4,), runs=(8,), arrivals=16),
+)
 
 
 class Cell(NamedTuple):
-    """One line of the table. Rates are arrivals a second; a missing peer's are None."""
+    """One row. Rates are arrivals a second."""
 
     policy: str
     n: int
+    runs: int
+    updates: int  # of each run
+    collect: str
     one: float  # dtjax on one device
     all: float  # dtjax on all devices
-    simpy: float | None
-    numba: float | None
+    busy: float  # cores of this process that one device keeps busy
+    peers: dict[str, float | None]  # None: not installed, or does not play this policy
     drawn: float  # computations started for each arrival
-    floor: float  # the share of its time in which one device draws these computations' numbers
+    bits: float  # the share of its time in which one device draws these computations' numbers
+    bytes: float  # the share in which it moves the bytes that it must
     compile: float  # seconds
 
 
-def rule(name: str, n: int) -> Rule:
-    """Make a policy by its name, which `dtjax.policies.FACTORIES` must hold."""
-    if name not in FACTORIES:
-        raise ValueError(f"rule: name must be one of {', '.join(FACTORIES)}, got {name!r}")
-    factory = cast(Callable[..., Rule], FACTORIES[name])
-    return factory(*NUMBER.get(name, (max(2, n // 4),)))
+def works(options: Options) -> Iterator[Work]:
+    """Walk through the rows; those that keep only seconds come where dtjax can."""
+
+    def work(name: str, n: int, runs: int, collect: ours.Collect) -> Work:
+        updates = math.ceil(options.arrivals / ours.rule(name, n).width(n))
+        return Work(name, n, max(updates, options.updates), runs, collect)
+
+    for n in options.n:
+        for name in options.policies:
+            yield work(name, n, options.runs, options.collect)
+    devices = jax.device_count()
+    few = devices * max(1, options.runs // (8 * devices))
+    for name in SYNCHRONOUS if options.large else ():
+        yield work(name, options.large, few, options.collect)
+        if ours.can("seconds"):
+            yield work(name, options.large, few, "seconds")
 
 
-def numbers(policy: Rule, n: int) -> peers.Numbers:
-    """Return a policy's numbers for the peers."""
-    bound = math.inf if policy.bound is None else float(policy.bound)
-    return peers.Numbers(policy.width(n), bool(policy.distinct), bool(policy.cancel), bound)
+def measure(options: Options, work: Work, deadline: float) -> Cell:
+    """Time one row."""
+    arguments = (work.keys(), work.cluster())
+    one, seconds = timing.compiled(work, jax.devices()[:1], *arguments)
+    found = one()
+    if work.collect == "seconds":
+        agree.check_seconds(work, found)
+    elif timing.accelerated():
+        agree.check_device(work, found)
+    started, busy = work.started(found), timing.busy(one)
+    del found
 
-
-def check(n: int = 12, updates: int = 24, columns: int = 192) -> None:
-    """Hold all three implementations to one schedule for each policy, on a recorded table.
-
-    Times are multiples of 1/64, so that all sums are exact and many arrivals tie.
-
-    Raises:
-        RuntimeError: naming the first implementation and policy that differ from dtjax.
-    """
-    speed = 1 + np.arange(n)[:, None] % 3
-    table = speed * np.random.default_rng(0).integers(1, 33, (n, columns)) / 64
-    cluster = dtjax.Cluster(n=n, delay=dtjax.delays.recorded(table))
-    rules = {name: rule(name, n) for name in FACTORIES}
-
-    def one(policy: Rule) -> dtjax.Run:
-        return dtjax.simulate(jax.random.key(0), cluster, policy, updates=updates, width=n)
-
-    trace = jax.vmap(one)(stack(list(rules.values()))).check(complete=True).trace
-    times, worker = dtjax.seconds(trace), np.asarray(trace.worker)
-    stale = np.asarray(dtjax.staleness(trace))
-    for lane, (name, policy) in enumerate(rules.items()):
-        valid = np.asarray(trace.valid)[lane]
-        expected = (times[lane], worker[lane][valid], stale[lane][valid])
-        for peer, play in peers.installed().items():
-            if play is None:
-                continue
-            found = play(n, numbers(policy, n), updates, table=table)
-            for field, a, b in zip(found._fields, found, expected, strict=True):
-                if not np.array_equal(a, b):
-                    raise RuntimeError(f"check: {peer} and dtjax differ under {name} in {field}")
-
-
-def bits(options: Options) -> Callable[[], Any]:
-    """Make the floor: draw a uniform number for each arrival of each run, and nothing else."""
-
-    def draw(runs: jax.Array, other: tuple[()]) -> jax.Array:
-        del other
-
-        def one(key: jax.Array) -> jax.Array:
-            steps = jnp.arange(options.arrivals)
-            none = jnp.zeros((), float)
-            return jax.lax.scan(lambda sum_, s: (sum_ + keys.uniform(key, s), None), none, steps)[0]
-
-        return jax.vmap(one)(runs)
-
-    runs = jax.random.split(jax.random.key(0), options.runs)
-    return timing.compiled(draw, jax.devices()[:1], runs, ())[0]
-
-
-def measure(options: Options, name: str, n: int, floor: Callable[[], Any]) -> Cell:
-    """Time one policy at one number of workers."""
-    policy = rule(name, n)
-    width = policy.width(n)
-    updates = math.ceil(options.arrivals / width)
-    arrivals = options.runs * updates * width
-
-    def simulate(runs: jax.Array, machines: tuple[Any, Rule]) -> dtjax.Run:
-        def one(key: jax.Array) -> dtjax.Run:
-            return dtjax.simulate(key, *machines, updates=updates, width=width)
-
-        return jax.vmap(one)(runs)
-
-    runs = jax.random.split(jax.random.key(0), options.runs)
-    cluster = dtjax.Cluster(n=n, delay=dtjax.delays.exponential(1.0))
-    machines = (cluster, jax.tree.map(jnp.asarray, policy))
-    one, seconds = timing.compiled(simulate, jax.devices()[:1], runs, machines)
-    calls = {"one": one, "bits": floor}
-    work = {"one": arrivals, "bits": options.runs * options.arrivals}
+    draw, drawn = floors.bits(work.runs, min(4096, math.ceil(started * work.arrivals / work.runs)))
+    copy, copied = floors.copies(floors.state(work))
+    calls = {"one": one, "bits": draw, "bytes": copy}
+    amounts = {"one": work.arrivals, "bits": drawn, "bytes": copied}
     if jax.device_count() > 1:
-        calls["all"], _ = timing.compiled(simulate, jax.devices(), runs, machines)
-        work["all"] = arrivals
-    # SimPy is so slow that a few runs take long enough.
-    share = {"simpy": max(1, options.runs // 32), "numba": options.runs}
-    for peer, play in peers.installed().items():
-        if play is not None:
-            calls[peer] = partial(many, play, n, numbers(policy, n), updates, share[peer])
-            work[peer] = share[peer] * updates * width
-    rate = {call: work[call] / least for call, least in timing.best(calls, options.repeats).items()}
-    started = int(jnp.sum(one().accounts.started)) / arrivals
+        calls["all"], _ = timing.compiled(work, jax.devices(), *arguments)
+        amounts["all"] = work.arrivals
+    numbers = ours.numbers(work.rule, work.n)
+    for name in options.peers:
+        peer = peers.load(name)
+        if peer is not None and peer.plays(work.n, numbers):
+            runs = max(1, work.runs // peer.share)
+            calls[name] = partial(peer.many, work.n, numbers, work.updates, runs)
+            amounts[name] = runs * work.updates * numbers.k
+    rates = {
+        call: amounts[call] / least
+        for call, least in timing.best(calls, options.repeats, deadline).items()
+    }
     return Cell(
-        policy=name,
-        n=n,
-        one=rate["one"],
-        all=rate.get("all", rate["one"]),
-        simpy=rate.get("simpy"),
-        numba=rate.get("numba"),
+        policy=work.policy,
+        n=work.n,
+        runs=work.runs,
+        updates=work.updates,
+        collect=work.collect,
+        one=rates["one"],
+        all=rates.get("all", rates["one"]),
+        busy=busy,
+        peers={name: rates.get(name) for name in options.peers},
         drawn=started,
-        floor=started * rate["one"] / rate["bits"],
+        bits=started * rates["one"] / rates["bits"],
+        bytes=floors.traffic(work) * rates["one"] / rates["bytes"],
         compile=seconds,
     )
 
 
-def many(play: peers.Play, n: int, policy: peers.Numbers, updates: int, runs: int) -> None:
-    """Let a peer simulate runs one after the other."""
-    for seed in range(runs):
-        play(n, policy, updates, seed=seed)
+def table(options: Options) -> Table:
+    """Return the columns."""
+    given = ("policy", "n", "dtjax keeps", "one device", "all devices", "cores")
+    return Table((*given, *(f"/ {name}" for name in options.peers), "bits", "bytes", "compile s"))
 
 
-HEAD = (
-    "policy", "n", "dtjax", "all devices", "SimPy", "numba",
-    "dtjax/SimPy", "dtjax/numba", "of floor", "compile s",
-)  # fmt: skip
+def entries(cell: Cell) -> list[str]:
+    """Format a row: rates in millions a second, ratios of like with like.
 
-
-def line(cell: Cell) -> str:
-    """Format a line of the table: rates in millions a second; ratios are of one device."""
-
-    def rate(value: float | None) -> str:
-        return "not installed" if value is None else f"{value / 1e6:.2f}"
-
-    def ratio(value: float | None) -> str:
-        return "-" if value is None else f"{cell.one / value:.2f}"
-
-    entries = (
-        cell.policy, str(cell.n), rate(cell.one), rate(cell.all), rate(cell.simpy),
-        rate(cell.numba), ratio(cell.simpy), ratio(cell.numba), f"{cell.floor:.0%}",
-        f"{cell.compile:.1f}",
-    )  # fmt: skip
-    return joined(entries)
-
-
-def joined(entries: tuple[str, ...]) -> str:
-    """Format one row of a Markdown table that also reads well as text."""
-    cells = (entry.rjust(max(len(head), 6)) for entry, head in zip(entries, HEAD, strict=True))
-    return f"| {' | '.join(cells)} |"
+    The peer on all cores is compared with all devices, all others with one.
+    """
+    rates = {name: cell.all if name == "numba cores" else cell.one for name in cell.peers}
+    return [
+        *(cell.policy, str(cell.n), cell.collect),
+        *(f"{cell.one / 1e6:.2f}", f"{cell.all / 1e6:.2f}", f"{cell.busy:.1f}"),
+        *(ratio(rates[name], peer) for name, peer in cell.peers.items()),
+        *(f"{cell.bits:.1%}", f"{cell.bytes:.1%}", f"{cell.compile:.1f}"),
+    ]
 
 
 def main(options: Options) -> list[Cell]:
-    """Check the three implementations against each other, then time them and print the table."""
+    """Check the implementations against each other, then time them and print the table.
+
+    Raises:
+        ValueError: if a setting cannot be.
+        RuntimeError: if two implementations differ.
+    """
+    begin = time.perf_counter()
     if options.smoke:
-        options = dataclasses.replace(SMOKE, out=options.out)
+        options = dataclasses.replace(SMOKE, collect=options.collect, out=options.out)
+    if not ours.can(options.collect):
+        raise ValueError(f"main: this dtjax keeps no {options.collect}: give --collect trace")
+    for name in options.peers:
+        if name not in peers.MODULES:
+            raise ValueError(f"main: peers must be among {', '.join(peers.MODULES)}, got {name!r}")
     jax.config.update("jax_num_cpu_devices", options.devices or timing.cores())
     if options.runs % jax.device_count():
         raise ValueError(
             f"main: runs must be a multiple of {jax.device_count()} devices, got {options.runs}"
         )
-    check()
+    limit = options.limit or (PATIENCE if timing.accelerated() else math.inf)
+    with jax.default_device(jax.devices("cpu")[0]):
+        agree.check_peers()
     print(*(f"{name}: {value}" for name, value in timing.machine().items()), sep="\n")
-    print("Millions of arrivals a second; ratios and the share of the floor are of one device.")
-    print(joined(HEAD), "|" + "|".join("---:" for _ in HEAD) + "|", sep="\n", flush=True)
-    floor = bits(options)
-    cells = []
-    for n in options.n:
-        for name in options.policies:
-            cells.append(measure(options, name, n, floor))
-            print(line(cells[-1]), flush=True)
-    if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        given = {**dataclasses.asdict(options), "out": None}
-        result = {
-            "machine": timing.machine(),
-            "options": given,
-            "cells": [c._asdict() for c in cells],
-        }
-        options.out.write_text(json.dumps(result, indent=1))
+    for name in options.peers:
+        if peers.load(name) is None:
+            print(f"{name} is not installed: {peers.module(peers.MODULES[name])[1]}")
+
+    scaled = []
+    if options.scale or timing.accelerated():
+        scaled = scaling.rows(options.sizes, options.collect, begin + limit / 2)
+    print("Millions of arrivals a second; ratios and shares of the floors are of one device.")
+    columns, cells = table(options), []
+    print(columns.title(), flush=True)
+    longest, rows = 0.0, list(works(options))
+    for work in rows:
+        start = time.perf_counter()
+        if start + longest > begin + limit:
+            print(f"{len(rows) - len(cells)} rows left out: {limit:.0f} seconds are over")
+            break
+        cells.append(measure(options, work, begin + limit))
+        longest = max(longest, time.perf_counter() - start)
+        print(columns.line(entries(cells[-1])), flush=True)
+    save(options.out, options, timing.machine(), cells=cells, scale=scaled)
     return cells
 
 

@@ -1,15 +1,15 @@
-"""Seconds of a replay along a trace beside SGD without any delay, on this machine.
+"""A replay along a trace beside a PyTorch parameter server and SGD without delays, on this machine.
 
     python -m benchmarks.replay --out results/replay.json
 
-Both train the same network on the same mini-batches with as many gradients an update; the replay
-computes each at the version that its worker had read. The ratio is what staleness costs.
+All train the same network with as many gradients an update. The replay computes each at the version
+that its worker had read, as PyTorch's does in a loop over the arrivals of one run; SGD without
+delays has the replay's mini-batches, so that its ratio is what staleness costs.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,9 @@ import tyro
 from jax import lax
 
 import dtjax
-from benchmarks import timing
+from benchmarks import peers, timing
+from benchmarks.ours import numbers
+from benchmarks.table import Table, ratio, save
 from dtjax import checks, data, models
 from dtjax.policies import Rule
 
@@ -71,6 +73,7 @@ class Cell(NamedTuple):
     replay: float  # gradients a second, all runs together
     plain: float  # the same without delays
     ratio: float  # seconds of the replay in seconds of the other
+    torch: float | None  # gradients a second of PyTorch, one run; None: not installed
 
 
 def rules(options: Options) -> dict[str, Rule]:
@@ -144,7 +147,10 @@ def schedules(options: Options, rule: Rule) -> tuple[jax.Array, dtjax.Trace]:
 
 
 def check() -> None:
-    """Hold the two to one another where they must agree: under BSP nothing is stale.
+    """Hold them to one another where they must agree.
+
+    The replay and SGD under BSP, where nothing is stale; the replay and PyTorch under each policy
+    of this benchmark, on recorded times in which many arrivals tie.
 
     Raises:
         RuntimeError: if they do not.
@@ -154,13 +160,63 @@ def check() -> None:
     rows = traces.dt.shape[-1]
     result = jax.jit(jax.vmap(replayed(task, rows)))(keys, traces)
     params, losses, _, _ = jax.jit(jax.vmap(plain(task, rows)))(keys, traces)
-    same = jax.tree.map(
-        lambda a, b: np.allclose(a, b, rtol=1e-4, atol=1e-5),
-        (result.params, result.loss),
-        (params, losses),
-    )
-    if not all(jax.tree.leaves(same)):
+    if not _close((result.params, result.loss), (params, losses)):
         raise RuntimeError("check: a replay without staleness differs from plain SGD")
+    torch, _ = peers.module("torch_")
+    if torch is not None:
+        for name, rule in rules(dataclasses.replace(SMOKE, policies=("asp", "k-asp"))).items():
+            _check_torch(torch, name, rule, task)
+
+
+def _close(found: Any, expected: Any) -> bool:
+    close = jax.tree.map(lambda a, b: np.allclose(a, b, rtol=1e-4, atol=1e-5), found, expected)
+    return all(jax.tree.leaves(close))
+
+
+def _check_torch(torch: Any, name: str, rule: Rule, task: dtjax.Task, updates: int = 24) -> None:
+    """Hold PyTorch to the replay: the parameters after a number of updates."""
+    n, key = SMOKE.workers, jax.random.key(2)
+    table = np.random.default_rng(0).integers(1, 9, (n, 4 * updates)) / 64
+    law = dtjax.delays.recorded(table)
+    cluster = dtjax.Cluster(n=n, delay=law, examples=SMOKE.batch)
+    run = dtjax.simulate(key, cluster, rule, updates=updates).check(complete=True)
+    trained = replayed(task, updates)(key, run.trace)
+    first, batches = jax.random.split(key)
+
+    def batch(worker: int, step: int) -> Any:
+        x, y, _ = task.batch(task.data, batches, worker, step, float(SMOKE.batch))
+        return torch.tensors(x, y)
+
+    server = torch.network((64, *SMOKE.hidden, 10), layers(task.init(task.data, first)))
+    found = torch.train(n, numbers(rule, n), updates, server, batch, RATE, table=table)
+    if not _close(found, layers(trained.params)):
+        raise RuntimeError(f"check: PyTorch and the replay differ under {name}")
+
+
+def layers(params: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the weights and biases of a perceptron, layer by layer."""
+    dense = params["params"]
+    names = sorted(dense, key=lambda name: int(name.rpartition("_")[2]))
+    return [(np.asarray(dense[name]["kernel"]), np.asarray(dense[name]["bias"])) for name in names]
+
+
+def parameter_server(options: Options, rule: Rule) -> tuple[Callable[[], Any], int] | None:
+    """Make PyTorch's training of one run, and how many gradients that is; None: not installed."""
+    torch, _ = peers.module("torch_")
+    if torch is None:
+        return None
+    policy, updates = (
+        numbers(rule, options.workers),
+        math.ceil(options.gradients / rule.width(options.workers)),
+    )
+    given = data.digits()
+    batch = torch.drawn(given.x_train, given.y_train, options.batch)
+
+    def call() -> Any:
+        server = torch.network((64, *options.hidden, 10))
+        return torch.train(options.workers, policy, updates, server, batch, RATE)
+
+    return call, updates * policy.k
 
 
 def measure(options: Options, name: str, rule: Rule, task: dtjax.Task) -> Cell:
@@ -176,6 +232,9 @@ def measure(options: Options, name: str, rule: Rule, task: dtjax.Task) -> Cell:
             return jax.vmap(one)(*runs)
 
         calls[call], _ = timing.compiled(several, jax.devices()[:1], (keys, traces), ())
+    server = parameter_server(options, rule)
+    if server is not None:
+        calls["torch"] = server[0]
     seconds = timing.best(calls, options.repeats)
     work = options.runs * rows * width
     return Cell(
@@ -185,48 +244,42 @@ def measure(options: Options, name: str, rule: Rule, task: dtjax.Task) -> Cell:
         replay=work / seconds["replay"],
         plain=work / seconds["plain"],
         ratio=seconds["replay"] / seconds["plain"],
+        torch=None if server is None else server[1] / seconds["torch"],
     )
 
 
-HEAD = ("policy", "gradients an update", "versions kept", "replay", "no delays", "ratio")
+TABLE = Table(
+    ("policy", "gradients an update", "versions kept", "replay", "no delays", "PyTorch",
+     "replay / PyTorch", "seconds / no delays")
+)  # fmt: skip
 
 
 def line(cell: Cell) -> str:
-    """Format a line of the table: rates in thousands of gradients a second."""
-    entries = (
-        cell.policy, str(cell.width), str(cell.slots), f"{cell.replay / 1e3:.1f}",
-        f"{cell.plain / 1e3:.1f}", f"{cell.ratio:.2f}",
-    )  # fmt: skip
-    padded = (entry.rjust(max(len(head), 6)) for entry, head in zip(entries, HEAD, strict=True))
-    return f"| {' | '.join(padded)} |"
+    """Format a row: rates in thousands of gradients a second."""
+    rates = (f"{cell.replay / 1e3:.1f}", f"{cell.plain / 1e3:.1f}")
+    torch = "-" if cell.torch is None else f"{cell.torch / 1e3:.1f}"
+    sizes = (cell.policy, str(cell.width), str(cell.slots))
+    return TABLE.line((*sizes, *rates, torch, ratio(cell.replay, cell.torch), f"{cell.ratio:.2f}"))
 
 
 def main(options: Options) -> list[Cell]:
-    """Check that both train alike without staleness, then time them and print the table."""
+    """Check that they train alike where they must, then time them and print the table."""
     if options.smoke:
         options = dataclasses.replace(SMOKE, out=options.out)
     chosen = rules(options)
     jax.config.update("jax_num_cpu_devices", 1)
     check()
     print(*(f"{name}: {value}" for name, value in timing.machine().items()), sep="\n")
+    torch, reason = peers.module("torch_")
+    if torch is None:
+        print(f"PyTorch is not installed: {reason}")
     print(f"{options.runs} runs side by side on one device; thousands of gradients a second.")
-    head = (name.rjust(6) for name in HEAD)
-    print(
-        f"| {' | '.join(head)} |", "|" + "|".join("---:" for _ in HEAD) + "|", sep="\n", flush=True
-    )
+    print(TABLE.title(), flush=True)
     task, cells = learning(options), []
     for name, rule in chosen.items():
         cells.append(measure(options, name, rule, task))
         print(line(cells[-1]), flush=True)
-    if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        given = {**dataclasses.asdict(options), "out": None}
-        result = {
-            "machine": timing.machine(),
-            "options": given,
-            "cells": [cell._asdict() for cell in cells],
-        }
-        options.out.write_text(json.dumps(result, indent=1))
+    save(options.out, options, timing.machine(), cells=cells)
     return cells
 
 

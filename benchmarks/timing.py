@@ -14,6 +14,8 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+PACKAGES = ("dtjax", "jax", "numpy", "numba", "simpy", "ciw", "torch")
+
 
 def compiled(
     function: Callable[..., Any], devices: list[jax.Device], *arguments: Any
@@ -37,17 +39,45 @@ def compiled(
     return lambda: jax.block_until_ready(call(*arguments)), time.perf_counter() - begin
 
 
-def best(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Return the least seconds of each call, the calls by turns."""
+def best(
+    calls: dict[str, Callable[[], Any]], repeats: int, deadline: float = math.inf
+) -> dict[str, float]:
+    """Return the least seconds of each call, the calls by turns, after one that does not count.
+
+    Args:
+        calls: what to time.
+        repeats: how many turns; fewer, but one at least, if the deadline comes.
+        deadline: a reading of `time.perf_counter`.
+    """
     seconds = dict.fromkeys(calls, math.inf)
     for call in calls.values():
         call()
-    for _ in range(repeats):
+    for turn in range(repeats):
+        if turn and time.perf_counter() > deadline:
+            break
         for name, call in calls.items():
             begin = time.perf_counter()
             call()
             seconds[name] = min(seconds[name], time.perf_counter() - begin)
     return seconds
+
+
+def busy(call: Callable[[], Any], least: float = 0.2) -> float:
+    """Return how many cores of this process a call keeps busy: its CPU seconds in wall seconds.
+
+    Args:
+        call: what to measure.
+        least: seconds through which it is called again, since clocks of CPU time are coarse.
+    """
+    wall, cpu = time.perf_counter(), time.process_time()
+    while (seconds := time.perf_counter() - wall) < least or seconds == 0.0:
+        call()
+    return (time.process_time() - cpu) / seconds
+
+
+def accelerated() -> bool:
+    """Whether the default devices are something else than CPUs."""
+    return jax.devices()[0].platform != "cpu"
 
 
 def machine() -> dict[str, Any]:
@@ -64,7 +94,7 @@ def machine() -> dict[str, Any]:
         "cores": cores(),
         "devices": [device.device_kind for device in jax.devices()],
         "python": platform.python_version(),
-        **{name: release(name) for name in ("dtjax", "jax", "numpy", "simpy", "numba")},
+        **{name: release(name) for name in PACKAGES},
     }
 
 

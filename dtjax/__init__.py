@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dtjax import delays as delays
     from dtjax import policies as policies
+    from dtjax import sensitivity as sensitivity
     from dtjax import task as task
-    from dtjax.clock import Run as Run
+    from dtjax.batches import simulate_runs as simulate_runs
     from dtjax.clock import resume as resume
     from dtjax.clock import simulate as simulate
     from dtjax.cluster import Cluster as Cluster
+    from dtjax.results import Run as Run
+    from dtjax.results import Statistics as Statistics
+    from dtjax.results import Summary as Summary
     from dtjax.task import Task as Task
     from dtjax.traces import make_trace as make_trace
     from dtjax.trainer import Training as Training
@@ -28,7 +32,9 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "Cluster": "dtjax.cluster",
-    "Run": "dtjax.clock",
+    "Run": "dtjax.results",
+    "Statistics": "dtjax.results",
+    "Summary": "dtjax.results",
     "Trace": "dtjax.types",
     "Task": "dtjax.task",
     "Training": "dtjax.trainer",
@@ -37,9 +43,10 @@ _NAMES = {
     "resume": "dtjax.clock",
     "seconds": "dtjax.types",
     "simulate": "dtjax.clock",
+    "simulate_runs": "dtjax.batches",
     "staleness": "dtjax.types",
 }
-_MODULES = ("data", "delays", "models", "policies", "task", "testing", "theory")
+_MODULES = ("data", "delays", "models", "policies", "sensitivity", "task", "testing", "theory")
 
 __all__ = [*_NAMES, *_MODULES, "__version__"]
 

@@ -13,6 +13,9 @@ from dtjax import checks, keys
 from dtjax.policies.rule import UNBOUNDED
 from dtjax.state import Clock
 
+MOST = 2**31 - 2**16
+"""Gradients in one run, at most: they are counted in 32 bits."""
+
 
 def one_key(name: str, key: Any) -> None:
     """Raise unless this is one random key."""
@@ -43,9 +46,9 @@ def same_run(name: str, clock: Clock, fresh: Clock) -> None:
 
 
 def ends(
-    name: str, rows: int | None, updates: Any, until: ArrayLike | None
+    name: str, rows: int | None, updates: Any, until: ArrayLike | None, width: int
 ) -> tuple[int, jax.Array, jax.Array]:
-    """Check where a run ends."""
+    """Check where a run ends. Its gradients must be a number that 32 bits hold."""
     if rows is not None:
         rows = checks.integer(name, "rows", rows, low=1)
         updates = checks.integer(name, "updates", updates, low=1, high=rows, high_name="rows=")
@@ -53,6 +56,8 @@ def ends(
         rows = updates = checks.integer(name, "updates", updates, low=1)
     else:
         raise checks.fail(name, "rows", "must be given where updates is traced", rows)
+    if rows * width > MOST:
+        raise checks.fail(name, "updates", f"must be at most {MOST // width} of {width}", rows)
     until = np.inf if until is None else until
     seconds = checks.real(name, "until", until, checks.NOT_NAN_POSITIVE, ndim=0)
     return rows, jnp.asarray(updates, jnp.int32), seconds

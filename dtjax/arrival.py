@@ -66,7 +66,8 @@ def arrive(
     """
     clock, minima = carry
     n = clock.readers.shape[0]
-    due, first = lanes.earliest(clock.due, minima)
+    due, which, inside, block = lanes.least(clock.due, minima)
+    first = which * block.shape[0] + inside
     horizon = (until - clock.origin[0]) - clock.origin[1]
     alive = (clock.version < limit) & (due <= horizon) & jnp.isfinite(due)
     i = jnp.where(alive, first, n)  # writes to n are dropped
@@ -130,7 +131,7 @@ def arrive(
     state, drawn = cluster.delay.draw(_pick(clock.delay, first), worker, step, absolute(clock))
     drawn = drawn.astype(spent.dtype)
     ends = jnp.where(starts, clock.now + drawn, jnp.inf)
-    times, minima = lanes.put(clock.due, minima, first, jnp.where(alive, ends, clock.due[first]))
+    times, minima = lanes.replace(clock.due, minima, which, inside, block, ends, alive)
     computed, computed_low = lanes.two_sum(computed, computed_low, spent)
     none = jnp.zeros_like(drawn)
     span = Spans(drawn, computed, computed_low, clock.now, none, none)

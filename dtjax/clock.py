@@ -1,56 +1,52 @@
-"""The clock: from machines and a policy to a trace of updates."""
+"""The clock: from machines and a policy to a trace of updates, or to what is asked of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, NamedTuple, overload
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jax import lax
 from jax.typing import ArrayLike
 
-from dtjax import arguments, keys, lanes
-from dtjax.accounts import Accounts, settle
-from dtjax.arrival import arrive
-from dtjax.state import Buffer, Clock, Counts, Spans, Tally
-from dtjax.types import ABSENT, COMPUTING, DONE, EXHAUSTED, STATUS, STUCK, UNTIL, Trace
+from dtjax import arguments
+from dtjax.general import advance, start
+from dtjax.paths import Plan, choose, run
+from dtjax.results import Run, Summary
+from dtjax.state import Clock
 
-CHUNK = 1024
-"""Arrivals between two looks at whether the run is over."""
+__all__ = ["resume", "simulate"]
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Run:
-    """What a simulation gives; batches of runs have leading axes."""
+@overload
+def simulate(
+    key: jax.Array,
+    cluster: Any,
+    policy: Any,
+    *,
+    updates: Any,
+    until: ArrayLike | None = None,
+    width: int | None = None,
+    rows: int | None = None,
+    collect: Literal["trace"] = "trace",
+    bins: int | None = None,
+    path: str = "auto",
+) -> Run: ...
 
-    trace: Trace
-    accounts: Accounts
-    status: jax.Array  # i[] why the run stopped: see `dtjax.types.STATUS`
-    clock: Clock  # to go on from: `resume`
 
-    def check(self, *, complete: bool = False) -> Run:
-        """Raise if a run stopped for a reason that its user did not ask for; else return it.
-
-        Args:
-            complete: also raise if a run stopped at `until`: for callers who need every row.
-
-        Raises:
-            RuntimeError: naming the first such run, why it stopped and at which update.
-        """
-        bad = (EXHAUSTED, STUCK, UNTIL) if complete else (EXHAUSTED, STUCK)
-        status = np.atleast_1d(np.asarray(self.status))
-        found = np.argwhere(np.isin(status, bad))
-        if len(found):
-            place = tuple(int(i) for i in found[0])
-            version = int(np.atleast_1d(np.asarray(self.clock.version))[place])
-            name = place[0] if len(place) == 1 else place
-            reason = STATUS[int(status[place])]
-            raise RuntimeError(f"run {name} stopped at update {version}: {reason}")
-        return self
+@overload
+def simulate(
+    key: jax.Array,
+    cluster: Any,
+    policy: Any,
+    *,
+    updates: Any,
+    until: ArrayLike | None = None,
+    width: int | None = None,
+    rows: int | None = None,
+    collect: Literal["statistics", "seconds"],
+    bins: int | None = None,
+    path: str = "auto",
+) -> Summary: ...
 
 
 def simulate(
@@ -62,7 +58,10 @@ def simulate(
     until: ArrayLike | None = None,
     width: int | None = None,
     rows: int | None = None,
-) -> Run:
+    collect: str = "trace",
+    bins: int | None = None,
+    path: str = "auto",
+) -> Run | Summary:
     """Simulate one run of a policy on a cluster; `vmap` it over keys, policies or laws.
 
     Every number in `cluster`, `policy` and `until` is traced: a change of one compiles nothing
@@ -79,14 +78,25 @@ def simulate(
         width: the most gradients in one update, K; None: asked of the policy, whose k must then be
             known. Under a `vmap` over k give the largest.
         rows: how many rows the trace has, at least `updates`; None: `updates`.
+        collect: what to keep: "trace", or in memory that does not grow with the updates
+            "statistics", or of each update "seconds" alone (`run.dt`).
+        bins: of the histogram of staleness in the statistics; None: 8 n. Its last bin counts all
+            that is staler.
+        path: "auto" takes a fast path where there is one: not for a trace, a policy that discards
+            or is traced, or a law that looks at the clock (nor, for BSP and k-BSP, one with a
+            state). "general" and "fast" insist. The fast paths play the same (worker, step) table
+            and round times differently, so that two arrivals closer than rounding may swap.
+            Only "seconds" of BSP and k-BSP with independent workers of one law and no `until` are
+            drawn as order statistics, one number an update: other random numbers, no accounts.
 
     Returns:
-        The trace (rows that were not made are padding), the accounts up to the last update or to
-        `until`, the status, and the clock to go on from.
+        A `Run`: the trace (rows that were not made are padding), the accounts up to the last update
+        or to `until`, the status, and the clock to go on from. If no trace is collected, a
+        `Summary`: accounts, status, and `statistics` or `dt`.
 
     Raises:
-        ValueError: if an argument is out of its range, or more distinct workers are asked for than
-            there are.
+        ValueError: if an argument is out of its range, more distinct workers are asked for than
+            there are, or `path` is "fast" where there is none.
 
     Example:
         >>> import dtjax
@@ -100,10 +110,59 @@ def simulate(
     """
     name = "simulate"
     arguments.one_key(name, key)
+    job, policy, until, updates = prepare(
+        name,
+        cluster,
+        policy,
+        updates=updates,
+        until=until,
+        width=width,
+        rows=rows,
+        collect=collect,
+        bins=bins,
+        path=path,
+    )
+    return execute(key, cluster, policy, until, updates, job)
+
+
+class Job(NamedTuple):
+    """What decides shapes and kernels, all of it static."""
+
+    plan: Plan
+    width: int
+    rows: int
+
+
+def prepare(
+    name: str,
+    cluster: Any,
+    policy: Any,
+    *,
+    updates: Any,
+    until: ArrayLike | None,
+    width: int | None,
+    rows: int | None,
+    collect: str,
+    bins: int | None,
+    path: str,
+) -> tuple[Job, Any, jax.Array, jax.Array]:
+    """Check what `simulate` is given; return the job, and the policy and the ends as arrays."""
     policy = arguments.canonical(name, cluster, policy)
     width = arguments.width(name, cluster, policy, width)
-    rows, updates, until = arguments.ends(name, rows, updates, until)
-    return _run(_start(key, cluster, policy, width), cluster, policy, until, updates, rows)
+    plan = choose(name, cluster, policy, collect=collect, bins=bins, path=path, until=until)
+    rows, updates, until = arguments.ends(name, rows, updates, until, width)
+    return Job(plan, width, rows), policy, until, updates
+
+
+def execute(
+    key: jax.Array, cluster: Any, policy: Any, until: jax.Array, updates: jax.Array, job: Job
+) -> Run | Summary:
+    """Do one run of a job that `prepare` made."""
+    plan, width, rows = job
+    if plan.kernel != "general":
+        return run(key, cluster, policy, until, updates, plan=plan, width=width, rows=rows)
+    clock = start(key, cluster, policy, width)
+    return advance(clock, cluster, policy, until, updates, rows, plan.collect, plan.bins)
 
 
 def resume(
@@ -137,137 +196,7 @@ def resume(
     policy = arguments.canonical(name, cluster, policy)
     arguments.one_run(name, cluster, clock)
     width = arguments.width(name, cluster, policy, clock.buffer.worker.shape[0])
-    fresh = jax.eval_shape(partial(_start, width=width), clock.key, cluster, policy)
+    fresh = jax.eval_shape(partial(start, width=width), clock.key, cluster, policy)
     arguments.same_run(name, clock, fresh)
-    rows, updates, until = arguments.ends(name, rows, updates, until)
-    return _run(clock, cluster, policy, until, updates, rows)
-
-
-@partial(jax.jit, static_argnames="width")
-def _start(key: jax.Array, cluster: Any, policy: Any, width: int) -> Clock:
-    """Start every worker at second 0 on version 0."""
-    n = cluster.n
-    key = keys.plain(key)
-    workers = keys.workers(key, n)
-    zero = jnp.zeros((), float)
-    present = jnp.ones(n, bool) if cluster.present is None else cluster.present
-    states = jax.vmap(cluster.delay.init)(workers)
-    states, drawn = jax.vmap(cluster.delay.draw, in_axes=(0, 0, None, None))(
-        states, workers, jnp.int32(0), zero
-    )
-    drawn = jnp.where(present, drawn.astype(zero.dtype), jnp.inf)
-    none, nothing = jnp.zeros(n, jnp.int32), jnp.zeros(n, zero.dtype)
-    pair = (nothing, nothing)
-    some, times = jnp.full(width, -1, jnp.int32), jnp.zeros(width, zero.dtype)
-    readers = none.at[0].set(jnp.sum(present, dtype=jnp.int32))
-    counts = Counts(
-        step=present.astype(jnp.int32),
-        read=none,
-        slot=none,
-        phase=jnp.where(present, COMPUTING, ABSENT).astype(jnp.int32),
-    )
-    return Clock(
-        due=drawn,
-        counts=jnp.concatenate(counts),
-        spans=jnp.concatenate(Spans(drawn, *(5 * [nothing]))),
-        readers=readers,
-        free=lanes.bits_of(readers == 0),
-        head=jnp.int32(0),
-        version=jnp.int32(0),
-        pending=jnp.int32(0),
-        buffer=Buffer(some, some, some, some, times, times),
-        now=zero,
-        updated=(zero, zero),
-        origin=(zero, zero),
-        ticks=jnp.int32(0),
-        delay=states,
-        policy=policy.init(n),
-        tally=Tally(pair, pair, pair, none, none),
-        key=jax.random.key_data(key),
-    )
-
-
-@partial(jax.jit, static_argnames="rows")
-def _run(
-    clock: Clock, cluster: Any, policy: Any, until: jax.Array, updates: jax.Array, rows: int
-) -> Run:
-    n, K = cluster.n, clock.buffer.worker.shape[0]
-    workers = keys.workers(keys.plain(clock.key), n)
-    first = clock.version
-    limit = first + updates
-    turns = max(1, -(-rows * K // CHUNK))
-    chunk = -(-rows * K // turns)
-
-    # Rows under construction, flat: entry (t, j) is at t K + j; one row to spare for the buffer.
-    buffer = clock.buffer
-    names = jnp.stack([buffer.worker, buffer.step, buffer.version, buffer.slot], axis=1)
-    times = jnp.stack([buffer.age, buffer.compute], axis=1)
-    names = jnp.full(((rows + 1) * K, 4), -1, jnp.int32).at[:K].set(names)
-    times = jnp.zeros(((rows + 1) * K, 2), times.dtype).at[:K].set(times)
-    dt = jnp.zeros(rows, times.dtype)
-    into = jnp.full(rows, clock.head, jnp.int32)
-    due, minima = lanes.blocked(clock.due)
-    present = jnp.sum(clock.of.phase != ABSENT, dtype=jnp.int32)
-    step = partial(arrive, cluster, policy, workers, limit, until, present)
-
-    def unfinished(state: Any) -> jax.Array:
-        (clock, minima), _ = state
-        due, _ = lanes.earliest(clock.due, minima)
-        late = due > (until - clock.origin[0]) - clock.origin[1]
-        return lanes.any_lane((clock.version < limit) & jnp.isfinite(due) & ~late)
-
-    def turn(state: Any) -> Any:
-        carry, (names, times, dt, into) = state
-        carry, record = lax.scan(lambda c, _: step(c), carry, length=chunk)
-        row = record.row - first
-        entry = jnp.where(record.use, row * K + record.column, names.shape[0])
-        made = jnp.where(record.commit, row, rows)
-        written = (
-            names.at[entry].set(record.names, mode="drop"),
-            times.at[entry].set(record.times, mode="drop"),
-            dt.at[made].set(record.times[:, 0], mode="drop"),
-            into.at[made].set(record.into, mode="drop"),
-        )
-        return carry, written
-
-    state = ((clock._replace(due=due), minima), (names, times, dt, into))
-    (clock, minima), (names, times, dt, into) = lax.while_loop(unfinished, turn, state)
-
-    next_due, _ = lanes.earliest(clock.due, minima)
-    horizon = (until - clock.origin[0]) - clock.origin[1]
-    over = clock.version >= limit
-    idle = jnp.where(jnp.isinf(next_due) & jnp.isinf(horizon), STUCK, UNTIL)
-    status = jnp.where(over, DONE, jnp.where(jnp.isnan(next_due), EXHAUSTED, idle))
-    at_end = ~over & ~jnp.isnan(next_due) & jnp.isfinite(horizon)
-
-    made = clock.version - first
-    rest = lax.dynamic_slice_in_dim(names, made * K, K)
-    ages = lax.dynamic_slice_in_dim(times, made * K, K)
-    clock = clock._replace(
-        due=clock.due[:n],
-        now=jnp.where(at_end, jnp.maximum(horizon, clock.now), clock.now),
-        buffer=Buffer(*(rest[:, c] for c in range(4)), *(ages[:, c] for c in range(2))),
-    )
-    names = names[:-K].reshape(rows, K, 4)
-    times = times[:-K].reshape(rows, K, 2)
-    valid = (names[..., 0] >= 0) & (jnp.arange(rows) < made)[:, None]
-
-    def entries(values: jax.Array) -> jax.Array:
-        return jnp.where(valid, values, 0)
-
-    worker = entries(names[..., 0])
-    trace = Trace(
-        dt=dt,
-        worker=worker,
-        step=entries(names[..., 1]),
-        version=entries(names[..., 2]),
-        examples=jnp.where(valid, cluster.examples[worker], 0.0),
-        arrival=entries(dt[:, None] - times[..., 0]),
-        compute=entries(times[..., 1]),
-        slot=entries(names[..., 3]),
-        into=into,
-        start=first,
-        workers=n,
-        slots=n,
-    )
-    return Run(trace, settle(clock), status.astype(jnp.int32), clock)
+    rows, updates, until = arguments.ends(name, rows, updates, until, width)
+    return advance(clock, cluster, policy, until, updates, rows)

@@ -41,6 +41,12 @@ def is_key(key: Any) -> bool:
     return dtype == jnp.uint32 and key.ndim == 1
 
 
+def are_keys(keys: Any) -> bool:
+    """Whether these are random keys along one axis, at least one."""
+    shape = getattr(keys, "shape", ())
+    return len(shape) > 0 and shape[0] > 0 and is_key(keys[0])
+
+
 def plain(key: jax.Array) -> jax.Array:
     """Return a key of the default generator for any key, or for the data of one.
 

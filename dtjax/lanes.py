@@ -85,27 +85,32 @@ def _first(values: jax.Array, least: jax.Array) -> jax.Array:
     return jnp.min(jnp.where(values == least, index, values.shape[0] - 1))
 
 
-def earliest(times: jax.Array, minima: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the least time and the smallest index that has it. NaN if any time is NaN.
+def least(times: jax.Array, minima: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Return the least time, its block, its place in the block (the first), and the block's times.
 
     Not `argmin`, which is scalar code on CPU under `vmap`; nor a mask of equal times, which would
-    make two workers arrive at once where their times tie.
+    make two workers arrive at once where their times tie. NaN if any time is NaN.
     """
     width = times.shape[0] // minima.shape[0]
-    least = jnp.min(minima)
-    which = _first(minima, least)
+    value = jnp.min(minima)
+    which = _first(minima, value)
     row = lax.dynamic_slice(times, (which * width,), (width,))
-    return least, which * width + _first(row, least)
+    return value, which, _first(row, value), row
 
 
-def put(
-    times: jax.Array, minima: jax.Array, index: jax.Array, value: jax.Array
+def replace(
+    times: jax.Array,
+    minima: jax.Array,
+    which: jax.Array,
+    inside: jax.Array,
+    row: jax.Array,
+    value: jax.Array,
+    flag: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Set one time."""
-    width = times.shape[0] // minima.shape[0]
-    which = index // width
-    row = lax.dynamic_slice(times, (which * width,), (width,))
-    row = jnp.where(jnp.arange(width, dtype=jnp.int32) == index % width, value, row)
+    """Set the time that `least` found, where the flag is set."""
+    width = row.shape[0]
+    inside = jnp.where(flag, inside, width)
+    row = jnp.where(jnp.arange(width, dtype=jnp.int32) == inside, value, row)
     here = jnp.arange(minima.shape[0], dtype=jnp.int32) == which
     times = lax.dynamic_update_slice(times, row, (which * width,))
     return times, jnp.where(here, jnp.min(row), minima)

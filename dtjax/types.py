@@ -57,6 +57,12 @@ class Policy(Protocol):
     """A synchronisation policy. `dtjax.policies.Rule` is one; so is any object with these methods.
 
     S is any pytree of arrays, the same structure and types at every arrival.
+
+    A policy whose every k-th arrival is an update may say so by a property `form`, and then has
+    `k` (None: all the workers) and, if bounded, `bound`; it may then take a fast path. The forms:
+    "free" (nobody waits), "held" (who has delivered waits for the update), "cancelled" (an update
+    stops all other work), "bounded" (nobody is more than `bound` computations ahead of the
+    slowest), "rounds" (held and cancelled, or all the workers deliver). None: none of these.
     """
 
     def init(self, n: int) -> Any:

@@ -213,8 +213,8 @@ def compare(config: Config, world: str, policy: str, run: Any, fleet: Any, bar: 
     import numpy as np
 
     from dtjax.dataset import label
+    from dtjax.fleet import seconds_at, trim
     from dtjax.measures import time_to_target
-    from dtjax.montecarlo import seconds_at, trim
     from dtjax.tuning import choose_rate
 
     tuning, reported = np.arange(config.tuning_runs), config.tuning_runs + np.arange(config.runs)
@@ -295,7 +295,7 @@ def study(config: Config) -> xr.Dataset:
 
     from dtjax import study as studies
     from dtjax.dataset import join
-    from dtjax.montecarlo import Fleet
+    from dtjax.fleet import Fleet
 
     parts = studies.output_folder(config.out / "parts")
     fleet = Fleet(

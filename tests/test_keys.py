@@ -9,8 +9,8 @@ import pytest
 
 import dtjax
 from dtjax import keys
-from dtjax.clock import _start
 from dtjax.delays.law import BEFORE
+from dtjax.general import start as _start
 from law_samples import BITS, exact, survivals
 
 

@@ -20,13 +20,25 @@ FLOORS = (
     ("checks", "lanes", "types", "keys"),
     ("delays", "policies", "models", "data"),
     ("cluster", "task", "theory"),
-    ("state", "arrival", "accounts", "arguments", "clock", "traces", "update", "trainer"),
-    ("measures", "tuning", "montecarlo", "dataset", "study"),
+    ("state", "arrival", "accounts", "gather", "results", "rows", "general", "fast", "arguments"),
+    ("paths", "clock", "traces", "update", "trainer"),
+    (
+        "measures",
+        "tuning",
+        "montecarlo",
+        "batches",
+        "fleet",
+        "continuity",
+        "sensitivity",
+        "dataset",
+        "study",
+    ),
     ("report", "outcomes", "gantt", "cli", "__main__"),
     ("testing", "studies", "figures", "benchmarks"),
 )
 PLACE = {name: (floor, i) for floor, row in enumerate(FLOORS) for i, name in enumerate(row)}
-KERNELS = ("state", "arrival", "accounts", "clock", "update", "trainer")
+KERNELS = ("state", "arrival", "accounts", "gather", "rows", "general", "update", "trainer")
+KERNELS += ("fast.stream", "fast.machine", "fast.forms", "fast.workers", "fast.rounds")
 OUTSIDE = ("studies", "figures", "benchmarks")  # beside the package, on the highest floor
 LAZY = dtjax._NAMES  # what `dtjax.name` brings, and from where
 
@@ -96,7 +108,7 @@ def test_imports_come_from_below(name: str) -> None:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_take_laws_policies_and_models_as_arguments(name: str) -> None:
-    for module, line in ours(ROOT / "dtjax" / f"{name}.py"):
+    for module, line in ours(files()[f"dtjax.{name}"]):
         plugin = entry(module) in ("delays", "policies", "models")
         assert not plugin or module == "dtjax.delays.law", f"{name}, line {line}: {module}"
 

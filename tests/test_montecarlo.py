@@ -18,7 +18,8 @@ import pytest
 
 import dtjax
 from dtjax import data, models
-from dtjax.montecarlo import Fleet, map_runs, seconds_at, trim
+from dtjax.fleet import Fleet, seconds_at, trim
+from dtjax.montecarlo import map_runs
 from dtjax.task import Task, classification
 
 RUNS, BLOCK, EVERY = 6, 4, 24

@@ -22,6 +22,11 @@ class Memoryless:
     the tail is as exact as q is near 0 (see `dtjax.keys.survival`).
     """
 
+    @property
+    def alike(self) -> bool:
+        """Whether `isf` is the law of every worker."""
+        return count(self) is None
+
     def isf(self, q: ArrayLike) -> jax.Array:
         """Return the seconds exceeded with probability q, elementwise."""
         raise NotImplementedError(f"{type(self).__name__}: a memoryless law must define isf")
@@ -50,6 +55,11 @@ class Memoryless:
 def clocked(law: Any) -> bool:
     """Whether the law looks at the time, so that it can be drawn only when a computation starts."""
     return bool(getattr(law, "clocked", False))
+
+
+def alike(law: Any) -> bool:
+    """Whether all computation times are independent, each with the law's `isf`."""
+    return bool(getattr(law, "alike", False)) and has(law, "isf")
 
 
 def count(law: Any, own: jax.Array | None = None) -> int | None:

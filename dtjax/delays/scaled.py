@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from dtjax import checks
 from dtjax.checks import Numbers
 from dtjax.delays.exponential import exponential
-from dtjax.delays.law import at_worker, check_law, clocked, count
+from dtjax.delays.law import alike, at_worker, check_law, clocked, count
 from dtjax.keys import Worker
 
 
@@ -28,6 +28,11 @@ class Scaled:
     def clocked(self) -> bool:
         """Whether the law looks at the time."""
         return clocked(self.law)
+
+    @property
+    def alike(self) -> bool:
+        """Whether `isf` is the law of every worker, all of them independent."""
+        return alike(self.law) and self.by.ndim == 0
 
     @property
     def salt(self) -> int:

@@ -43,6 +43,19 @@ class Rule:
         """Whether a gradient can be thrown away at arrival."""
         return self.max_staleness is not None
 
+    @property
+    def form(self) -> str | None:
+        """What workers do, in a word, where it is known without tracing: see `types.Policy`."""
+        switches = (self.distinct, self.cancel)
+        if self.discards or not checks.is_concrete(switches) or any(map(np.ndim, switches)):
+            return None
+        distinct, cancel = map(bool, switches)
+        if self.bound is not None:
+            return None if distinct or cancel else "bounded"
+        if distinct:
+            return "rounds" if cancel or self.k is None else "held"
+        return "cancelled" if cancel else "free"
+
     def init(self, n: int) -> jax.Array:
         """Return the completed count of the slowest worker, the only state of a rule."""
         del n

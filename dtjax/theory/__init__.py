@@ -1,7 +1,8 @@
 """Closed forms and quadrature for run time and staleness of distributed SGD, binary64 on the host.
 
-Order statistics of compute times, seconds per update of each policy, laws of the staleness. A law
-is any object with `mean`, `variance` and `isf`, so every delay law of the library is one.
+Order statistics of compute times, seconds per update of each policy, laws of the staleness; SGD on
+quadratics: moments, stability, loss against time. A law is any object with `mean`, `variance` and
+`isf`, so every delay law of the library is one.
 """
 
 from dtjax.theory._law import Law
@@ -10,6 +11,8 @@ from dtjax.theory.any_law import (
     order_statistic_variance,
     unequal_exponential_maximum_mean,
 )
+from dtjax.theory.frontier import Frontier, frontier, loss_at_seconds, stability_map
+from dtjax.theory.frontier_search import BestRate, BestSwitch, best_rate, best_switch
 from dtjax.theory.harmonic import harmonic, harmonic_difference, harmonic_limit
 from dtjax.theory.order_statistics import (
     exponential_order_statistic_mean,
@@ -19,6 +22,31 @@ from dtjax.theory.order_statistics import (
     pareto_order_statistic_variance,
     uniform_order_statistic_mean,
     uniform_order_statistic_variance,
+)
+from dtjax.theory.quadratic_constant_delay import (
+    constant_delay_fastest_step,
+    constant_delay_response,
+    constant_delay_second_moments,
+    constant_delay_stability_edge,
+    constant_delay_stationary_variance,
+)
+from dtjax.theory.quadratic_moments import (
+    exponential_asp_second_moments,
+    exponential_k_asp_second_moments,
+    exponential_k_batch_asp_second_moments,
+    synchronous_second_moments,
+)
+from dtjax.theory.quadratic_stability import (
+    exponential_asp_stability_edge,
+    exponential_k_asp_stability_edge,
+    exponential_k_batch_asp_stability_edge,
+    synchronous_stability_edge,
+)
+from dtjax.theory.quadratic_stationary import (
+    exponential_asp_stationary_variance,
+    exponential_k_asp_stationary_variance,
+    exponential_k_batch_asp_stationary_variance,
+    synchronous_stationary_variance,
 )
 from dtjax.theory.runtime_asynchronous import (
     asp_seconds,
@@ -64,26 +92,46 @@ from dtjax.theory.staleness_laws import (
 )
 
 __all__ = [
+    "BestRate",
+    "BestSwitch",
+    "Frontier",
     "Law",
     "asp_mean_staleness",
     "asp_over_bsp_gradient_speedup",
     "asp_over_bsp_update_speedup",
     "asp_seconds",
     "asp_staleness_sum",
+    "best_rate",
+    "best_switch",
     "bsp_seconds",
     "bsp_utilisation",
+    "constant_delay_fastest_step",
+    "constant_delay_response",
+    "constant_delay_second_moments",
+    "constant_delay_stability_edge",
+    "constant_delay_stationary_variance",
     "deterministic_k_batch_asp_seconds",
     "deterministic_k_batch_bsp_seconds",
+    "exponential_asp_second_moments",
+    "exponential_asp_stability_edge",
     "exponential_asp_staleness_pmf",
+    "exponential_asp_stationary_variance",
+    "exponential_k_asp_second_moments",
     "exponential_k_asp_seconds",
+    "exponential_k_asp_stability_edge",
     "exponential_k_asp_staleness_pmf",
+    "exponential_k_asp_stationary_variance",
+    "exponential_k_batch_asp_second_moments",
+    "exponential_k_batch_asp_stability_edge",
     "exponential_k_batch_asp_staleness_pmf",
+    "exponential_k_batch_asp_stationary_variance",
     "exponential_k_batch_bsp_cdf",
     "exponential_k_batch_bsp_seconds",
     "exponential_k_batch_bsp_variance",
     "exponential_order_statistic_mean",
     "exponential_order_statistic_variance",
     "fresh_start_k_batch_asp_seconds",
+    "frontier",
     "harmonic",
     "harmonic_difference",
     "harmonic_limit",
@@ -93,13 +141,18 @@ __all__ = [
     "k_batch_asp_seconds",
     "k_bsp_seconds",
     "lockstep_ssp_clock_seconds",
+    "loss_at_seconds",
     "order_statistic_mean",
     "order_statistic_variance",
     "pareto_order_statistic_mean",
     "pareto_order_statistic_moment",
     "pareto_order_statistic_variance",
     "ssp_staleness_bound",
+    "stability_map",
     "synchronous_mean_staleness",
+    "synchronous_second_moments",
+    "synchronous_stability_edge",
+    "synchronous_stationary_variance",
     "two_worker_ssp_clocks_per_second",
     "two_worker_ssp_idle_fraction",
     "two_worker_ssp_mean_staleness",

@@ -1,0 +1,140 @@
+"""The general kernel: any policy, any law, one scan step an arrival."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from dtjax import gather, keys, lanes
+from dtjax.accounts import settle
+from dtjax.arrival import Record, arrive
+from dtjax.gather import Happened
+from dtjax.results import Run, Summary
+from dtjax.rows import begin, finish, write
+from dtjax.state import Buffer, Clock, Counts, Spans, Tally
+from dtjax.types import ABSENT, COMPUTING, DONE, EXHAUSTED, STUCK, UNTIL
+
+CHUNK = 1024
+"""Arrivals between two looks at whether the run is over."""
+
+
+@partial(jax.jit, static_argnames="width")
+def start(key: jax.Array, cluster: Any, policy: Any, width: int) -> Clock:
+    """Start every worker at second 0 on version 0."""
+    n = cluster.n
+    key = keys.plain(key)
+    workers = keys.workers(key, n)
+    zero = jnp.zeros((), float)
+    present = jnp.ones(n, bool) if cluster.present is None else cluster.present
+    states = jax.vmap(cluster.delay.init)(workers)
+    states, drawn = jax.vmap(cluster.delay.draw, in_axes=(0, 0, None, None))(
+        states, workers, jnp.int32(0), zero
+    )
+    drawn = jnp.where(present, drawn.astype(zero.dtype), jnp.inf)
+    none, nothing = jnp.zeros(n, jnp.int32), jnp.zeros(n, zero.dtype)
+    pair = (nothing, nothing)
+    some, times = jnp.full(width, -1, jnp.int32), jnp.zeros(width, zero.dtype)
+    readers = none.at[0].set(jnp.sum(present, dtype=jnp.int32))
+    counts = Counts(
+        step=present.astype(jnp.int32),
+        read=none,
+        slot=none,
+        phase=jnp.where(present, COMPUTING, ABSENT).astype(jnp.int32),
+    )
+    return Clock(
+        due=drawn,
+        counts=jnp.concatenate(counts),
+        spans=jnp.concatenate(Spans(drawn, *(5 * [nothing]))),
+        readers=readers,
+        free=lanes.bits_of(readers == 0),
+        head=jnp.int32(0),
+        version=jnp.int32(0),
+        pending=jnp.int32(0),
+        buffer=Buffer(some, some, some, some, times, times),
+        now=zero,
+        updated=(zero, zero),
+        origin=(zero, zero),
+        ticks=jnp.int32(0),
+        delay=states,
+        policy=policy.init(n),
+        tally=Tally(pair, pair, pair, none, none),
+        key=jax.random.key_data(key),
+    )
+
+
+@partial(jax.jit, static_argnames=("rows", "collect", "bins"))
+def advance(
+    clock: Clock,
+    cluster: Any,
+    policy: Any,
+    until: jax.Array,
+    updates: jax.Array,
+    rows: int,
+    collect: str = "trace",
+    bins: int = 0,
+) -> Run | Summary:
+    """Go on from a clock until the run is over, and keep what is asked for."""
+    n, K = cluster.n, clock.buffer.worker.shape[0]
+    workers = keys.workers(keys.plain(clock.key), n)
+    first = clock.version
+    limit = first + updates
+    turns = max(1, -(-rows * K // CHUNK))
+    chunk = -(-rows * K // turns)
+
+    due, minima = lanes.blocked(clock.due)
+    present = jnp.sum(clock.of.phase != ABSENT, dtype=jnp.int32)
+    step = partial(arrive, cluster, policy, workers, limit, until, present)
+
+    def unfinished(state: Any) -> jax.Array:
+        (clock, minima), _ = state
+        due = jnp.min(minima)
+        late = due > (until - clock.origin[0]) - clock.origin[1]
+        return lanes.any_lane((clock.version < limit) & jnp.isfinite(due) & ~late)
+
+    def turn(state: Any) -> Any:
+        (clock, minima), kept = state
+        (clock, minima), record = lax.scan(lambda c, _: step(c), (clock, minima), length=chunk)
+        if collect == "trace":
+            return (clock, minima), write(kept, record, first, K)
+        clock = clock._replace(buffer=_buffer(clock, record))
+        dt, staleness = record.times[:, 0], record.row - record.names[:, 2]
+        happened = Happened(staleness, record.use, dt, record.commit, record.row - first)
+        return (clock, minima), gather.add(kept, happened)
+
+    kept: Any = begin(clock, rows) if collect == "trace" else gather.begin(collect, bins, rows)
+    state = ((clock._replace(due=due), minima), kept)
+    (clock, minima), kept = lax.while_loop(unfinished, turn, state)
+
+    next_due = jnp.min(minima)
+    horizon = (until - clock.origin[0]) - clock.origin[1]
+    over = clock.version >= limit
+    idle = jnp.where(jnp.isinf(next_due) & jnp.isinf(horizon), STUCK, UNTIL)
+    status = jnp.where(over, DONE, jnp.where(jnp.isnan(next_due), EXHAUSTED, idle))
+    at_end = ~over & ~jnp.isnan(next_due) & jnp.isfinite(horizon)
+    clock = clock._replace(
+        due=clock.due[:n],
+        now=jnp.where(at_end, jnp.maximum(horizon, clock.now), clock.now),
+    )
+    status = status.astype(jnp.int32)
+    if collect == "trace":
+        trace, buffer = finish(kept, cluster, first, clock.version - first)
+        clock = clock._replace(buffer=buffer)
+        return Run(trace, settle(clock), status, clock)
+    accounts = settle(clock)
+    left = clock.version - clock.buffer.version
+    waiting = jnp.arange(K, dtype=jnp.int32) < clock.pending
+    gradients = jnp.sum(accounts.used, dtype=jnp.int32)
+    return Summary(accounts, status, *gather.end(kept, gradients, left, waiting))
+
+
+def _buffer(clock: Clock, record: Record) -> Buffer:
+    """Return the buffer after some arrivals."""
+    old = clock.buffer
+    here = record.use & (record.row == clock.version)
+    column = jnp.where(here, record.column, old.worker.shape[0])
+    new = (*record.names.T, *record.times.T)
+    return Buffer(*(x.at[column].set(y, mode="drop") for x, y in zip(old, new, strict=True)))

@@ -1,0 +1,81 @@
+"""Rows of a trace under construction: arrivals scattered to where they belong."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from dtjax.arrival import Record
+from dtjax.state import Buffer, Clock
+from dtjax.types import Trace
+
+
+class Table(NamedTuple):
+    """The entries so far, flat: entry (t, j) is at t K + j; one row to spare for the buffer."""
+
+    names: jax.Array  # i[(T + 1) K, 4] worker, step, version, slot
+    times: jax.Array  # f[(T + 1) K, 2] seconds since the last update, seconds computed
+    dt: jax.Array  # f[T]
+    into: jax.Array  # i[T]
+
+
+def begin(clock: Clock, rows: int) -> Table:
+    """Start with what is in the buffer."""
+    buffer = clock.buffer
+    width = buffer.worker.shape[0]
+    names = jnp.stack([buffer.worker, buffer.step, buffer.version, buffer.slot], axis=1)
+    times = jnp.stack([buffer.age, buffer.compute], axis=1)
+    return Table(
+        jnp.full(((rows + 1) * width, 4), -1, jnp.int32).at[:width].set(names),
+        jnp.zeros(((rows + 1) * width, 2), times.dtype).at[:width].set(times),
+        jnp.zeros(rows, times.dtype),
+        jnp.full(rows, clock.head, jnp.int32),
+    )
+
+
+def write(table: Table, record: Record, first: jax.Array, width: int) -> Table:
+    """Write some arrivals down; `first` is the version before the first row."""
+    row = record.row - first
+    entry = jnp.where(record.use, row * width + record.column, table.names.shape[0])
+    made = jnp.where(record.commit, row, table.dt.shape[0])
+    return Table(
+        table.names.at[entry].set(record.names, mode="drop"),
+        table.times.at[entry].set(record.times, mode="drop"),
+        table.dt.at[made].set(record.times[:, 0], mode="drop"),
+        table.into.at[made].set(record.into, mode="drop"),
+    )
+
+
+def finish(table: Table, cluster: Any, first: jax.Array, made: jax.Array) -> tuple[Trace, Buffer]:
+    """Make the trace of the first `made` rows, and the buffer from the row after them."""
+    names, times, dt, into = table
+    rows = dt.shape[0]
+    width = names.shape[0] // (rows + 1)
+    rest = lax.dynamic_slice_in_dim(names, made * width, width)
+    ages = lax.dynamic_slice_in_dim(times, made * width, width)
+    names = names[:-width].reshape(rows, width, 4)
+    times = times[:-width].reshape(rows, width, 2)
+    valid = (names[..., 0] >= 0) & (jnp.arange(rows) < made)[:, None]
+
+    def entries(values: jax.Array) -> jax.Array:
+        return jnp.where(valid, values, 0)
+
+    worker = entries(names[..., 0])
+    trace = Trace(
+        dt=dt,
+        worker=worker,
+        step=entries(names[..., 1]),
+        version=entries(names[..., 2]),
+        examples=jnp.where(valid, cluster.examples[worker], 0.0),
+        arrival=entries(dt[:, None] - times[..., 0]),
+        compute=entries(times[..., 1]),
+        slot=entries(names[..., 3]),
+        into=into,
+        start=first,
+        workers=cluster.n,
+        slots=cluster.n,
+    )
+    return trace, Buffer(*(rest[:, c] for c in range(4)), *(ages[:, c] for c in range(2)))

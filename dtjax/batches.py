@@ -38,8 +38,9 @@ def simulate_runs(
 ) -> Any:
     """Simulate many runs: `simulate` for each key, in blocks on all devices.
 
-    The same bits as `simulate` under `vmap`, whatever the block and the mesh. A change of a number,
-    or of how many keys there are, compiles nothing anew.
+    The same bits as `simulate` under `vmap`, whatever the block and the mesh. How many keys there
+    are, and the numbers of the law, compile nothing anew; nor do k and the number of updates within
+    a factor of two where statistics are collected, or where `width` and `rows` are given.
 
     Args:
         keys: key[R], one a run.

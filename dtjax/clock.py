@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from dtjax import arguments
 from dtjax.general import advance, start
-from dtjax.paths import Plan, choose, run
+from dtjax.paths import FRESH, Plan, choose, run
 from dtjax.results import Run, Summary
 from dtjax.state import Clock
 
@@ -151,7 +151,14 @@ def prepare(
     width = arguments.width(name, cluster, policy, width)
     plan = choose(name, cluster, policy, collect=collect, bins=bins, path=path, until=until)
     rows, updates, until = arguments.ends(name, rows, updates, until, width)
+    if plan.collect == "statistics" and plan.kernel != "general":
+        width, rows = _power(width), _power(rows)  # no result has these sizes: compile for few
     return Job(plan, width, rows), policy, until, updates
+
+
+def _power(size: int) -> int:
+    """Return the least power of two that is at least the size."""
+    return 1 << (size - 1).bit_length()
 
 
 def execute(
@@ -162,7 +169,8 @@ def execute(
     if plan.kernel != "general":
         return run(key, cluster, policy, until, updates, plan=plan, width=width, rows=rows)
     clock = start(key, cluster, policy, width)
-    return advance(clock, cluster, policy, until, updates, rows, plan.collect, plan.bins)
+    kept = (plan.collect, plan.bins, plan.fresh)
+    return advance(clock, cluster, policy, until, updates, rows, *kept)
 
 
 def resume(
@@ -199,4 +207,5 @@ def resume(
     fresh = jax.eval_shape(partial(start, width=width), clock.key, cluster, policy)
     arguments.same_run(name, clock, fresh)
     rows, updates, until = arguments.ends(name, rows, updates, until, width)
-    return advance(clock, cluster, policy, until, updates, rows)
+    fresh = getattr(policy, "form", None) in FRESH
+    return advance(clock, cluster, policy, until, updates, rows, fresh=fresh)

@@ -67,17 +67,18 @@ def add(g: Gathered, happened: Happened) -> Gathered:
     staleness, used, dt, made, row = happened
     dt = jnp.where(made, dt, 0.0)
     count = jnp.sum(made, dtype=jnp.int32)
-    mean = jnp.sum(dt) / jnp.maximum(count, 1)
+    mean = lanes.total(dt) / jnp.maximum(count, 1)
     off = jnp.where(made, dt - mean, 0.0)
     updates = g.updates + count
     share = count.astype(dt.dtype) / jnp.maximum(updates, 1)
     apart = mean - g.mean
+    between = lanes.rounded(lanes.rounded(lanes.rounded(apart * apart) * share) * g.updates)
     stale = jnp.where(used, staleness, 0)
     place = jnp.where(made, row, g.dt.shape[0])
     return Gathered(
         updates=updates,
-        mean=g.mean + apart * share,
-        squares=g.squares + jnp.sum(off * off) + apart * apart * share * g.updates,
+        mean=g.mean + lanes.rounded(apart * share),
+        squares=g.squares + lanes.total(lanes.rounded(off * off)) + between,
         bins=_count(g.bins, staleness, used, 1),
         total=lanes.two_sum(*g.total, jnp.sum(stale).astype(g.mean.dtype)),
         most=jnp.maximum(g.most, jnp.max(stale)),

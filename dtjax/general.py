@@ -66,7 +66,7 @@ def start(key: jax.Array, cluster: Any, policy: Any, width: int) -> Clock:
     )
 
 
-@partial(jax.jit, static_argnames=("rows", "collect", "bins"))
+@partial(jax.jit, static_argnames=("rows", "collect", "bins", "fresh"))
 def advance(
     clock: Clock,
     cluster: Any,
@@ -76,6 +76,7 @@ def advance(
     rows: int,
     collect: str = "trace",
     bins: int = 0,
+    fresh: bool = False,
 ) -> Run | Summary:
     """Go on from a clock until the run is over, and keep what is asked for."""
     n, K = cluster.n, clock.buffer.worker.shape[0]
@@ -121,7 +122,7 @@ def advance(
     )
     status = status.astype(jnp.int32)
     if collect == "trace":
-        trace, buffer = finish(kept, cluster, first, clock.version - first)
+        trace, buffer = finish(kept, cluster, first, clock.version - first, fresh)
         clock = clock._replace(buffer=buffer)
         return Run(trace, settle(clock), status, clock)
     accounts = settle(clock)

@@ -65,6 +65,19 @@ def two_sum(high: jax.Array, low: jax.Array, x: jax.Array) -> tuple[jax.Array, j
     return jnp.where(finite, renormalised, total), rest
 
 
+def total(x: jax.Array) -> jax.Array:
+    """Sum over the first axis, halves onto halves: an order that the number of lanes cannot change.
+
+    The compiler chooses the order of `jnp.sum`, another one for another number of lanes.
+    """
+    size = 1 << (x.shape[0] - 1).bit_length()
+    x = jnp.pad(x, [(0, size - x.shape[0])] + [(0, 0)] * (x.ndim - 1))
+    while size > 1:
+        size //= 2
+        x = x[:size] + x[size:]
+    return x[0]
+
+
 # The earliest of n times in O(sqrt n) steps: the times in blocks, and each block's minimum.
 
 

@@ -21,6 +21,10 @@ PATHS = ("auto", "general", "fast")
 """What a user can ask for."""
 
 
+FRESH = ("rounds", "cancelled")
+"""Forms under which every gradient is computed at the newest version."""
+
+
 class Plan(NamedTuple):
     """How a run is computed; all of it static."""
 
@@ -28,6 +32,11 @@ class Plan(NamedTuple):
     kernel: str  # "general", "stream", "rounds" or "order"
     form: str | None  # of the policy
     bins: int  # of the histogram of staleness
+
+    @property
+    def fresh(self) -> bool:
+        """Whether every gradient is computed at the newest version."""
+        return self.form in FRESH
 
 
 def choose(
@@ -48,7 +57,7 @@ def choose(
     if path == "fast" and against:
         raise checks.fail(name, "path", f'must not be "fast" where {against}', path)
     if path == "general" or against:
-        return Plan(collect, "general", None, width)
+        return Plan(collect, "general", form, width)
     if form != "rounds":
         return Plan(collect, "stream", form, width)
     ordered = collect == "seconds" and until is None and cluster.present is None

@@ -49,8 +49,13 @@ def write(table: Table, record: Record, first: jax.Array, width: int) -> Table:
     )
 
 
-def finish(table: Table, cluster: Any, first: jax.Array, made: jax.Array) -> tuple[Trace, Buffer]:
-    """Make the trace of the first `made` rows, and the buffer from the row after them."""
+def finish(
+    table: Table, cluster: Any, first: jax.Array, made: jax.Array, fresh: bool
+) -> tuple[Trace, Buffer]:
+    """Make the trace of the first `made` rows, and the buffer from the row after them.
+
+    Where gradients are always `fresh`, computed at the newest version, that one alone is kept.
+    """
     names, times, dt, into = table
     rows = dt.shape[0]
     width = names.shape[0] // (rows + 1)
@@ -72,10 +77,10 @@ def finish(table: Table, cluster: Any, first: jax.Array, made: jax.Array) -> tup
         examples=jnp.where(valid, cluster.examples[worker], 0.0),
         arrival=entries(dt[:, None] - times[..., 0]),
         compute=entries(times[..., 1]),
-        slot=entries(names[..., 3]),
-        into=into,
+        slot=jnp.zeros_like(worker) if fresh else entries(names[..., 3]),
+        into=jnp.zeros_like(into) if fresh else into,
         start=first,
         workers=cluster.n,
-        slots=cluster.n,
+        slots=1 if fresh else cluster.n,
     )
     return trace, Buffer(*(rest[:, c] for c in range(4)), *(ages[:, c] for c in range(2)))

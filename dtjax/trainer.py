@@ -148,7 +148,9 @@ def begin(
         raise checks.fail("begin", "task", rule, task.workers)
     params = task.init(task.data, _keys(key)[0]) if params is None else params
     params = jax.tree.map(jnp.asarray, params)
-    models = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], slots, axis=0), params)
+    models = None
+    if slots > 1:
+        models = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], slots, axis=0), params)
     memory: Any = ()
     if encoder is not None:
         one = encoder.init(params)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dtjax import keys
+from dtjax import keys, lanes
 from dtjax.task import Task
 from dtjax.types import Trace, staleness
 
@@ -40,7 +40,7 @@ class TrainState(NamedTuple):
 
     params: Any  # the newest version
     optimizer: Any
-    models: Any  # leaves with a leading axis: the versions that are kept, by slot
+    models: Any  # leaves with a leading axis: the versions that are kept, by slot; None: one is
     memory: Any  # leaves with leading axis n: the encoder's state of each worker; () without one
     version: jax.Array  # i[]
     gradients: jax.Array  # i[] used so far
@@ -87,19 +87,22 @@ def train(
     """
     import optax
 
-    def compute(slot: jax.Array, worker: jax.Array, step: jax.Array, examples: jax.Array) -> Any:
-        read = jax.tree.map(lambda leaf: leaf[slot], state.models)
+    def compute(read: Any, worker: jax.Array, step: jax.Array, examples: jax.Array) -> Any:
         batch = task.batch(task.data, key, worker, step, examples)
         return jax.value_and_grad(task.loss)(read, batch)
 
-    losses, gradients = jax.vmap(compute)(row.slot, row.worker, row.step, row.examples)
+    read, axis = state.params, None  # one version: K mini-batches of one model
+    if state.models is not None:
+        read, axis = jax.tree.map(lambda leaf: leaf[row.slot], state.models), 0
+    computed = jax.vmap(compute, in_axes=(axis, 0, 0, 0))
+    losses, gradients = computed(read, row.worker, row.step, row.examples)
     valid = row.examples > 0
     total = jnp.sum(row.examples)
     weights = row.examples / jnp.where(total > 0, total, 1.0)
     memory = state.memory
     if encoder is not None:
         memory, gradients = _encode(encoder, memory, gradients, row, key)
-    average = jax.tree.map(lambda leaf: _weigh(weights, valid, leaf), gradients)
+    average = _weigh(weights, valid, gradients)
     loss = jnp.sum(jnp.where(valid, weights * losses, 0.0))
 
     update = optax.with_extra_args_support(optimizer).update
@@ -107,7 +110,7 @@ def train(
     change, inner = update(average, state.optimizer, state.params, value=loss, staleness=mean)
     params = optax.apply_updates(state.params, change)
 
-    finite = jnp.isfinite(loss) & _finite(params)
+    finite = jnp.isfinite(loss) & _finite(change)
     made = jnp.any(valid)
     good = made & finite & (state.diverged < 0)
 
@@ -115,14 +118,14 @@ def train(
         return jax.tree.map(lambda a, b: jnp.where(good, a, b), new, old)
 
     params = keep(params, state.params)
-    slots = jax.tree.leaves(state.models)[0].shape[0]
-    into = jnp.where(good, row.into, slots)
+    models = state.models
+    if models is not None:
+        into = jnp.where(good, row.into, jax.tree.leaves(models)[0].shape[0])
+        models = jax.tree.map(lambda m, leaf: m.at[into].set(leaf, mode="drop"), models, params)
     new = TrainState(
         params=params,
         optimizer=keep(inner, state.optimizer),
-        models=jax.tree.map(
-            lambda kept, leaf: kept.at[into].set(leaf, mode="drop"), state.models, params
-        ),
+        models=models,
         memory=keep(memory, state.memory),
         version=state.version + made,
         gradients=state.gradients + jnp.sum(valid, dtype=jnp.int32),
@@ -131,21 +134,38 @@ def train(
     return new, jnp.where(made, loss, jnp.nan)
 
 
-def _weigh(weights: jax.Array, valid: jax.Array, leaf: jax.Array) -> jax.Array:
+def _weigh(weights: jax.Array, valid: jax.Array, gradients: Any) -> Any:
     """Sum K gradients with their weights; what stands in padding does not count, even if NaN."""
-    shape = (-1, *[1] * (leaf.ndim - 1))
-    clean = jnp.where(valid.reshape(shape), leaf, 0.0)
-    return jnp.sum(clean * weights.reshape(shape).astype(leaf.dtype), axis=0)
+    if weights.shape[0] == 1:  # a row of one gradient is whole, or nothing of it is kept
+        return jax.tree.map(lambda leaf: leaf[0], gradients)
+
+    def clean(gradients: Any) -> Any:
+        def one(leaf: jax.Array) -> jax.Array:
+            return jnp.where(lax.expand_dims(valid, range(1, leaf.ndim)), leaf, 0.0)
+
+        return jax.tree.map(one, gradients)
+
+    # A product with the weights is several times as fast as a masked sum; rows of nothing but
+    # padding need no cleaning, since nothing of them is kept.
+    gradients = lanes.when(jnp.any(valid) & ~jnp.all(valid), clean, gradients)
+
+    def product(leaf: jax.Array) -> jax.Array:
+        return jnp.tensordot(weights.astype(leaf.dtype), leaf, 1, precision=lax.Precision.HIGHEST)
+
+    return jax.tree.map(product, gradients)
 
 
-def _finite(tree: Any) -> jax.Array:
-    """Whether all entries are finite, b[]."""
+def _finite(change: Any) -> jax.Array:
+    """Whether a change is finite, and so small that it leaves finite parameters finite, b[].
+
+    The squares must not overflow: in binary32 a change of more than 10^19 counts as not finite.
+    Asked of the change, it does not wait for the parameters, which are then written once. Sums over
+    leading axes are vectorised; on CPU an `all` over every entry is not.
+    """
     finite = jnp.bool_(True)
-    for leaf in jax.tree.leaves(tree):
-        # NaN where an entry is not finite. Sums over leading axes are vectorised; on CPU an `all`
-        # over every entry is not, and took a third as long as the gradients themselves.
-        sums = jnp.sum(leaf - leaf, axis=tuple(range(leaf.ndim - 1)))
-        finite = finite & jnp.all(sums == 0)
+    for leaf in jax.tree.leaves(change):
+        squares = jnp.sum(jnp.square(jnp.abs(leaf)), axis=tuple(range(leaf.ndim - 1)))
+        finite = finite & jnp.isfinite(squares).all()
     return finite
 
 

@@ -164,7 +164,7 @@ def test_a_number_compiles_nothing_anew() -> None:
     from dtjax import paths
 
     before, compiled = None, cast(Any, paths.run)
-    for k, mean, updates, until in ((2, 1.0, 5, None), (3, 2.0, 7, 9.0), (4, 0.5, 9, 3.0)):
+    for k, mean, updates, until in ((3, 1.0, 9, None), (4, 2.0, 16, 9.0), (3, 0.5, 13, 3.0)):
         cluster = dtjax.Cluster(4, delays.exponential(mean))
         for policy in (policies.k_asp(k), policies.k_batch_bsp(k), policies.k_bsp(k)):
             dtjax.simulate(
@@ -173,8 +173,6 @@ def test_a_number_compiles_nothing_anew() -> None:
                 policy,
                 updates=updates,
                 until=until,
-                width=4,
-                rows=9,
                 collect="statistics",
             )
         now = compiled._cache_size()

@@ -134,9 +134,9 @@ def run(
         sums = (
             jnp.max(jnp.where(real, ends, now)),
             jnp.all(real),
-            useful + jnp.sum(jnp.where(among, x, 0.0), axis=0),
-            waiting + jnp.sum(jnp.where(among, dt[:, None] - x, 0.0), axis=0),
-            cancelled + jnp.sum(jnp.where(lost, dt[:, None], 0.0), axis=0),
+            useful + lanes.total(jnp.where(among, x, 0.0)),
+            waiting + lanes.total(jnp.where(among, dt[:, None] - x, 0.0)),
+            cancelled + lanes.total(jnp.where(lost, dt[:, None], 0.0)),
             used + jnp.sum(among, axis=0, dtype=jnp.int32),
         )
         return (sums, (first, end)), (dt, real, step)

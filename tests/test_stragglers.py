@@ -200,11 +200,7 @@ def test_where_theory_is_silent_the_best_k_is_searched(
 
 
 @pytest.mark.slow
-def test_laws_with_no_variance_and_with_memory(
-    script: SimpleNamespace, request: pytest.FixtureRequest
-) -> None:
-    if "slow" not in request.config.getoption("markexpr"):
-        pytest.skip("compiles for half a minute: ask for it with -m slow")
+def test_laws_with_no_variance_and_with_memory(script: SimpleNamespace) -> None:
     config = script.settle(script.Config(simulated=(1, 20), workers=(1,), shares=(0.75, 0.95)))
     bar = SimpleNamespace(set_postfix_str=lambda text: None)
     pareto = script.measure(config, "pareto", bar).sel(workers=20)

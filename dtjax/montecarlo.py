@@ -142,12 +142,19 @@ def in_waves(
 ) -> Any:
     """Call what `spread` compiled on wave after wave, and put the results together on the host."""
     devices = None if mesh is None else mesh.size
-    parts = []
+    whole: Any = None
     for index, real in waves(count, block, devices):
-        parts.append(real_runs(compiled(*shared, *put(args, index, mesh)), real))
+        wave = compiled(*shared, *put(args, index, mesh))
+        if whole is None:  # once, so that the results never lie in memory twice
+            whole = jax.tree.map(lambda leaf: np.empty((count, *leaf.shape[1:]), leaf.dtype), wave)
+
+        def keep(all_: np.ndarray, leaf: Any, first: int = index[0], real: int = real) -> None:
+            all_[first : first + real] = np.asarray(leaf)[:real]
+
+        jax.tree.map(keep, whole, wave)
         if progress is not None:
             progress(real)
-    return join(parts)
+    return whole
 
 
 def count_runs(name: str, args: Any) -> int:

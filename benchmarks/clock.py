@@ -24,6 +24,7 @@ from benchmarks import agree, floors, ours, peers, scaling, timing
 from benchmarks.ours import Work
 from benchmarks.scaling import Sizes
 from benchmarks.table import Table, ratio, save
+from dtjax.batches import lanes
 from dtjax.policies import FACTORIES
 
 SYNCHRONOUS = ("bsp", "k-bsp")  # in the rows with many workers
@@ -43,8 +44,8 @@ class Options:
     """Number of workers of further rows for BSP and k-BSP, with an eighth of the runs; 0: none."""
     collect: Literal["statistics", "trace"] = "statistics"
     """What dtjax keeps of a run; some of the last rows keep only seconds."""
-    runs: int = 256
-    """Runs that dtjax simulates side by side; a multiple of the number of devices."""
+    runs: int = 0
+    """Runs that dtjax simulates side by side on a device; 0: as many as `simulate_runs` would."""
     arrivals: int = 4096
     """Arrivals a run, rounded up to whole updates."""
     updates: int = 64
@@ -106,11 +107,12 @@ def works(options: Options) -> Iterator[Work]:
         updates = math.ceil(options.arrivals / ours.rule(name, n).width(n))
         return Work(name, n, max(updates, options.updates), runs, collect)
 
+    devices = jax.device_count()
     for n in options.n:
         for name in options.policies:
-            yield work(name, n, options.runs, options.collect)
-    devices = jax.device_count()
-    few = devices * max(1, options.runs // (8 * devices))
+            runs = options.runs or min(256, lanes(n, jax.default_backend()))
+            yield work(name, n, devices * runs, options.collect)
+    few = devices * (options.runs // 8 or lanes(options.large, jax.default_backend()))
     for name in SYNCHRONOUS if options.large else ():
         yield work(name, options.large, few, options.collect)
         if ours.can("seconds"):
@@ -119,8 +121,9 @@ def works(options: Options) -> Iterator[Work]:
 
 def measure(options: Options, work: Work, deadline: float) -> Cell:
     """Time one row."""
-    arguments = (work.keys(), work.cluster())
-    one, seconds = timing.compiled(work, jax.devices()[:1], *arguments)
+    arguments, whole = (work.keys(), work.cluster()), work
+    work = work._replace(runs=work.runs // jax.device_count())
+    one, seconds = timing.compiled(work, jax.devices()[:1], work.keys(), work.cluster())
     found = one()
     if work.collect == "seconds":
         agree.check_seconds(work, found)
@@ -134,8 +137,8 @@ def measure(options: Options, work: Work, deadline: float) -> Cell:
     calls = {"one": one, "bits": draw, "bytes": copy}
     amounts = {"one": work.arrivals, "bits": drawn, "bytes": copied}
     if jax.device_count() > 1:
-        calls["all"], _ = timing.compiled(work, jax.devices(), *arguments)
-        amounts["all"] = work.arrivals
+        calls["all"], _ = timing.compiled(whole, jax.devices(), *arguments)
+        amounts["all"] = whole.arrivals
     numbers = ours.numbers(work.rule, work.n)
     for name in options.peers:
         peer = peers.load(name)
@@ -200,10 +203,6 @@ def main(options: Options) -> list[Cell]:
         if name not in peers.MODULES:
             raise ValueError(f"main: peers must be among {', '.join(peers.MODULES)}, got {name!r}")
     jax.config.update("jax_num_cpu_devices", options.devices or timing.cores())
-    if options.runs % jax.device_count():
-        raise ValueError(
-            f"main: runs must be a multiple of {jax.device_count()} devices, got {options.runs}"
-        )
     limit = options.limit or (PATIENCE if timing.accelerated() else math.inf)
     with jax.default_device(jax.devices("cpu")[0]):
         agree.check_peers()

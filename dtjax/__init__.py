@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dtjax import delays as delays
     from dtjax import policies as policies
-    from dtjax import sensitivity as sensitivity
     from dtjax import task as task
     from dtjax.batches import simulate_runs as simulate_runs
     from dtjax.clock import resume as resume
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from dtjax.results import Run as Run
     from dtjax.results import Statistics as Statistics
     from dtjax.results import Summary as Summary
+    from dtjax.sensitivities import sensitivity as sensitivity
     from dtjax.task import Task as Task
     from dtjax.traces import make_trace as make_trace
     from dtjax.trainer import Training as Training
@@ -42,11 +42,12 @@ _NAMES = {
     "replay": "dtjax.trainer",
     "resume": "dtjax.clock",
     "seconds": "dtjax.types",
+    "sensitivity": "dtjax.sensitivities",
     "simulate": "dtjax.clock",
     "simulate_runs": "dtjax.batches",
     "staleness": "dtjax.types",
 }
-_MODULES = ("data", "delays", "models", "policies", "sensitivity", "task", "testing", "theory")
+_MODULES = ("data", "delays", "models", "policies", "task", "testing", "theory")
 
 __all__ = [*_NAMES, *_MODULES, "__version__"]
 

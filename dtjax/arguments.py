@@ -10,7 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dtjax import checks, keys
-from dtjax.policies.rule import UNBOUNDED
+from dtjax.policies.rule import UNBOUNDED, Rule
 from dtjax.state import Clock
 
 MOST = 2**31 - 2**16
@@ -60,7 +60,7 @@ def ends(
         raise checks.fail(name, "updates", f"must be at most {MOST // width} of {width}", rows)
     until = np.inf if until is None else until
     seconds = checks.real(name, "until", until, checks.NOT_NAN_POSITIVE, ndim=0)
-    return rows, jnp.asarray(updates, jnp.int32), seconds
+    return rows, jnp.minimum(jnp.asarray(updates, jnp.int32), rows), seconds
 
 
 def canonical(name: str, cluster: Any, policy: Any) -> Any:
@@ -72,6 +72,8 @@ def canonical(name: str, cluster: Any, policy: Any) -> Any:
         if not callable(getattr(policy, method, None)):
             rule = f"must be a policy (it has no {method}), as those of dtjax.policies"
             raise checks.fail(name, "policy", rule, policy)
+    if isinstance(policy, Rule):
+        _one_rule(name, policy)
 
     def array(leaf: Any) -> Any:
         if isinstance(leaf, (bool, np.bool_)):
@@ -88,17 +90,36 @@ def width(name: str, cluster: Any, policy: Any, given: int | None) -> int:
     if given is None:
         given = policy.width(cluster.n)
     widest = checks.integer(name, "width", given, low=1)
-    k = getattr(policy, "k", None)
-    distinct = getattr(policy, "distinct", None)
-    if k is None or not checks.is_concrete((k, distinct, cluster.present)):
+    if not hasattr(policy, "k") or not checks.is_concrete(policy.k):
         return widest
-    many = np.asarray(k)
-    many = many[many != UNBOUNDED]
-    if many.size and many.max() > widest:
-        raise checks.fail(name, "width", f"must be at least k={many.max()}", widest)
-    there = cluster.n if cluster.present is None else int(np.sum(np.asarray(cluster.present)))
-    over = np.asarray(distinct) & (np.asarray(k) > there) & (np.asarray(k) != UNBOUNDED)
-    if over.any():
+    many = UNBOUNDED if policy.k is None else int(policy.k)
+    known = cluster.present is not None and checks.is_concrete(cluster.present)
+    there = int(np.sum(np.asarray(cluster.present))) if known else cluster.n
+    needed = there if many == UNBOUNDED else many
+    if needed > widest:
+        raise checks.fail(name, "width", f"must be at least k={needed}", widest)
+    distinct = getattr(policy, "distinct", False)
+    if checks.is_concrete((distinct, cluster.present)) and bool(distinct) and needed > there:
         rule = f"must be at most the number of workers, n={there}, to come from distinct ones"
-        raise checks.fail(name, "k", rule, int(np.max(np.asarray(k))))
+        raise checks.fail(name, "k", rule, needed)
     return widest
+
+
+def _one_rule(name: str, rule: Rule) -> None:
+    """Raise unless a rule's fields are one number each, as `Rule` says."""
+    for field, low in (("k", 1), ("bound", 0), ("max_staleness", 0)):
+        value = getattr(rule, field)
+        if value is None:
+            continue
+        if np.ndim(value):
+            rule_ = f"must have one {field} (use vmap for many policies)"
+            raise checks.fail(name, "policy", rule_, f"shape {np.shape(value)}")
+        if checks.is_concrete(value):
+            checks.integer(name, f"policy.{field}", value, low=low)
+    for field in ("distinct", "cancel"):
+        value = getattr(rule, field)
+        if np.ndim(value):
+            rule_ = f"must have one {field} (use vmap for many policies)"
+            raise checks.fail(name, "policy", rule_, f"shape {np.shape(value)}")
+        if checks.is_concrete(value) and np.asarray(value).dtype != bool:
+            raise checks.fail(name, f"policy.{field}", "must be True or False", value)

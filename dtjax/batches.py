@@ -20,6 +20,11 @@ CACHED = 2**14
 """Workers x lanes on a CPU device whose state stays in its cache."""
 
 
+def lanes(n: int, platform: str = "cpu") -> int:
+    """Return how many runs of n workers a device does best side by side."""
+    return max(16, min(256, CACHED // n)) if platform == "cpu" else 2**16
+
+
 def simulate_runs(
     keys: jax.Array,
     cluster: Any,
@@ -36,7 +41,7 @@ def simulate_runs(
     mesh: Mesh | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Any:
-    """Simulate many runs: `simulate` for each key, in blocks on all devices.
+    """Simulate many runs: `simulate` for each key, in blocks on all devices. A loop on the host.
 
     The same bits as `simulate` under `vmap`, whatever the block and the mesh. How many keys there
     are, and the numbers of the law, compile nothing anew; nor do k and the number of updates within
@@ -89,10 +94,10 @@ def simulate_runs(
         path=path,
     )
     mesh = local_mesh() if mesh is None else mesh
+    if not isinstance(mesh, Mesh):
+        raise checks.fail(name, "mesh", "must be a jax.sharding.Mesh", mesh)
     if block is None:
-        share = -(-count // mesh.size)
-        on_cpu = mesh.devices.flat[0].platform == "cpu"
-        block = min(max(16, min(256, CACHED // cluster.n)) if on_cpu else 2**16, share)
+        block = min(lanes(cluster.n, mesh.devices.flat[0].platform), -(-count // mesh.size))
     block = checks.integer(name, "block", block, low=1)
     shared = (cluster, policy, until, updates)
     return in_waves(_compiled(job, mesh), shared, (keys,), count, block, mesh, progress)

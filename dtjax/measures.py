@@ -90,6 +90,34 @@ def time_to_target(
     return result
 
 
+def mean_interval(values: np.ndarray, *, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    """Estimate means over runs with Student's t interval, exact for values that are normal.
+
+    Args:
+        values: f[..., R], two runs or more; NaN gives NaN.
+        level: of the interval.
+
+    Returns:
+        The means, and half the widths of their intervals, f[...].
+
+    Raises:
+        ValueError: if there are fewer than two runs.
+
+    Example:
+        >>> mean, half = mean_interval(np.array([1.0, 2.0, 3.0]))
+        >>> float(mean), round(float(half), 3)
+        (2.0, 2.484)
+    """
+    from scipy import stats
+
+    values = np.asarray(values, np.float64)
+    if not values.ndim or values.shape[-1] < 2:
+        raise checks.fail("mean_interval", "values", "must have two runs or more", values.shape)
+    runs = values.shape[-1]
+    quantile = stats.t.isf((1.0 - level) / 2.0, runs - 1)
+    return values.mean(axis=-1), quantile * values.std(axis=-1, ddof=1) / np.sqrt(runs)
+
+
 class Interval(NamedTuple):
     """An estimate with its 95 % interval."""
 
@@ -115,7 +143,7 @@ def median_interval(
 
     Censoring needs no model: a median is finite as long as fewer than half of the runs are
     infinite. With few runs the interval is too narrow: simulated, a 95 % one covers the median in
-    about 86 % of cases at 4 runs, 92 % at 16 and 94 % at 40.
+    86 to 89 % of cases at 4 runs, and in 92 to 94 % at 16 and 40.
 
     Args:
         values: f[R], one a run; infinity for a run that never got there.

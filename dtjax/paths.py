@@ -15,7 +15,7 @@ from dtjax.fast.machine import Rules
 from dtjax.gather import COLLECT
 from dtjax.policies.rule import UNBOUNDED
 from dtjax.results import Summary
-from dtjax.types import DONE
+from dtjax.types import DONE, STUCK
 
 PATHS = ("auto", "general", "fast")
 """What a user can ask for."""
@@ -96,19 +96,22 @@ def run(
     rows: int,
 ) -> Summary:
     """Run a fast path."""
-    k = None if policy.k is None else jnp.asarray(policy.k)
+    there = cluster.n if cluster.present is None else jnp.sum(cluster.present, dtype=jnp.int32)
+    k: Any = None
+    if policy.k is not None:
+        k = jnp.where(policy.k == UNBOUNDED, there, policy.k).astype(jnp.int32)
     if plan.kernel == "order":
-        order = None if k is None else jnp.where(k == UNBOUNDED, cluster.n, k)
-        dt = rounds.order_seconds(key, cluster.delay, cluster.n, order, rows)
-        dt = jnp.where(jnp.arange(rows) < updates, dt, 0.0)
-        return Summary(None, jnp.int32(DONE), dt=dt)
+        dt = rounds.order_seconds(key, cluster.delay, cluster.n, k, rows)
+        finite = jnp.cumsum(~jnp.isfinite(dt)) == 0  # a round that never ends is the last
+        made = finite & (jnp.arange(rows) < updates)
+        status = jnp.where(jnp.sum(made) == updates, DONE, STUCK).astype(jnp.int32)
+        return Summary(None, status, dt=jnp.where(made, dt, 0.0))
     gathered = gather.begin(plan.collect, plan.bins, rows)
     if plan.kernel == "rounds":
         accounts, status, *kept = rounds.run(key, cluster, k, updates, until, gathered, rows)
     else:
-        there = cluster.n if cluster.present is None else jnp.sum(cluster.present, dtype=jnp.int32)
-        k = jnp.int32(there) if k is None else jnp.where(k == UNBOUNDED, there, k)
-        bound = policy.bound if plan.form == "bounded" else None
+        k = jnp.int32(there) if k is None else k
+        bound = jnp.asarray(policy.bound, jnp.int32) if plan.form == "bounded" else None
         rules = Rules(k, bound, updates * k, until)
         accounts, status, *kept = stream.run(
             key, cluster, rules, gathered, form=plan.form or "", width=width

@@ -49,8 +49,8 @@ class Summary:
 
     def check(self, *, complete: bool = False) -> Summary:
         """As `Run.check`."""
-        if self.accounts is not None:
-            _check(self.status, self.accounts.updates, complete)
+        updates = (np.asarray(self.dt) > 0).sum(-1) if self.dt is not None else None
+        _check(self.status, updates if updates is not None else self.accounts.updates, complete)
         return self
 
 

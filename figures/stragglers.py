@@ -37,14 +37,11 @@ def interval(one: xr.Dataset, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
         one: of one law.
         values: f[workers, run].
     """
-    from scipy import stats
+    from dtjax.measures import mean_interval, median_interval
 
-    from dtjax.measures import median_interval
-
-    runs = values.shape[-1]
     if one.finite_variance:
-        half = stats.t.ppf(0.975, runs - 1) * values.std(-1, ddof=1) / np.sqrt(runs)
-        return values.mean(-1), np.stack([half, half])
+        mean, half = mean_interval(values)
+        return mean, np.stack([half, half])
     found = [median_interval(row) for row in values]
     middle = np.array([each.median for each in found])
     return middle, np.abs(np.array([[each.low, each.high] for each in found]).T - middle)

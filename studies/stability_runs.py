@@ -158,12 +158,11 @@ def growth(config: Config, policy: str, n: int, steps: np.ndarray) -> dict[str, 
 def interval(values: np.ndarray) -> np.ndarray:
     """Return mean, low and high of a 95 % interval of Student's t over the last axis, f[..., 3]."""
     import numpy as np
-    from scipy import stats
 
-    size = values.shape[-1]
-    mean, spread = values.mean(axis=-1), values.std(axis=-1, ddof=1)
-    reach = stats.t.isf(0.025, size - 1) * spread / math.sqrt(size)
-    return np.stack([mean, mean - reach, mean + reach], axis=-1)
+    from dtjax.measures import mean_interval
+
+    mean, half = mean_interval(values)
+    return np.stack([mean, mean - half, mean + half], axis=-1)
 
 
 def edge(

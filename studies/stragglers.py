@@ -227,16 +227,14 @@ def compare(whole: xr.Dataset) -> xr.Dataset:
 
 def estimate(one: xr.Dataset, values: xr.DataArray) -> str:
     """Write the mean of runs with its 95 % interval; a median where the variance is infinite."""
-    from scipy import stats
-
-    from dtjax.measures import median_interval
+    from dtjax.measures import mean_interval, median_interval
 
     if values.isnull().any():
         return "-"
     if not one.finite_variance:
         return str(median_interval(values.values))
-    half = stats.t.ppf(0.975, values.size - 1) * values.std(ddof=1) / math.sqrt(values.size)
-    return f"{float(values.mean()):.4g} +-{float(half):.2g}"
+    mean, half = mean_interval(values.values)
+    return f"{float(mean):.4g} +-{float(half):.2g}"
 
 
 def outcomes(whole: xr.Dataset) -> str:

@@ -29,7 +29,7 @@ FLOORS = (
         "batches",
         "fleet",
         "continuity",
-        "sensitivity",
+        "sensitivities",
         "dataset",
         "study",
     ),

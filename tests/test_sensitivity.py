@@ -15,7 +15,7 @@ import pytest
 import dtjax
 from dtjax import delays, policies, theory
 from dtjax.continuity import continuous, kinds_of
-from dtjax.sensitivity import Sensitivity, check, sensitivity
+from dtjax.sensitivities import Sensitivity, check, sensitivity
 from dtjax.types import EXHAUSTED
 from law_samples import examples
 

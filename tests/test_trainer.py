@@ -226,7 +226,7 @@ def test_a_run_that_diverges_says_when_and_harms_nobody() -> None:
     when = int(wild.diverged[1])
     assert 0 < when < ROWS
     losses, squares = wild.loss[1], wild.measures["square"][1]
-    assert np.isfinite(losses[:when]).all() and not np.isfinite(losses[when])
+    assert np.isfinite(losses[:when]).all()  # the step overflows, before or with the loss
     assert np.isfinite(wild.params[1]).all()  # the last finite version
     assert np.isnan(squares[when + 1 :]).all()
     assert not np.isnan(squares[: when + 1]).any()

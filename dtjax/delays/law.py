@@ -25,7 +25,7 @@ class Memoryless:
     @property
     def alike(self) -> bool:
         """Whether `isf` is the law of every worker."""
-        return count(self) is None
+        return count(self) is None and type(self).draw is Memoryless.draw
 
     def isf(self, q: ArrayLike) -> jax.Array:
         """Return the seconds exceeded with probability q, elementwise."""

@@ -155,7 +155,7 @@ class Cancelled(Free):
             states, drawn = machine.draw(at.delay, of.step)
             due, minima = lanes.blocked(keep(at.now + drawn, at.due[: machine.n]))
             read, since = keep(event.newest, of.read), keep(begun(at.now), of.since)
-            lost = jnp.where(stop, lasted(at.now, of.since), 0.0)
+            lost = jnp.where(stop, lasted(at), 0.0)
             return at._replace(
                 due=due,
                 minima=minima,
@@ -188,7 +188,7 @@ def _release(at: Stream, flag: jax.Array, newest: jax.Array) -> Stream:
     n = go.shape[0]
     due, minima = lanes.blocked(jnp.where(go, at.now + kept.seconds, at.due[:n]))
     read, since = jnp.where(go, newest, of.read), jnp.where(go, begun(at.now), of.since)
-    waited = kept.waited + jnp.where(go, lasted(at.now, of.since), 0.0)
+    waited = kept.waited + jnp.where(go, lasted(at), 0.0)
     return at._replace(
         due=due,
         minima=minima,

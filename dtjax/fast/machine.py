@@ -66,11 +66,12 @@ class Machine:
             due=due,
             minima=minima,
             low=nothing,
+            since_low=nothing,
             workers=Workers.of(fields, self.form.swept),
             form=self.form.begin(self.present, drawn),
             delay=states,
             now=zero,
-            updated=zero,
+            updated=(zero, zero),
         )
 
     def draw(self, states: Any, step: jax.Array) -> tuple[Any, jax.Array]:
@@ -89,7 +90,13 @@ class Machine:
         now = jnp.where(real, due, at.now)
         old = at.workers.row(first)
         record = Arrivals(
-            first, old.step - 1, old.read, now, now - at.updated, now - old.since, real
+            worker=first,
+            step=old.step - 1,
+            read=old.read,
+            now=now,
+            dt=(now - at.updated[0]) - at.updated[1],
+            seconds=now - old.since,
+            real=real,
         )
 
         # The worker's key is derived again: looked up, it would keep the draw from vectorising.
@@ -116,6 +123,9 @@ class Machine:
                 mine,
             ),
             now=now,
-            updated=jnp.where(event.commit, now, at.updated),
+            updated=(
+                jnp.where(event.commit, now, at.updated[0]),
+                jnp.where(event.commit, 0.0, at.updated[1]),
+            ),
         )
         return self.form.others(self, at, event), record

@@ -28,7 +28,7 @@ CHUNK = 64
 
 
 def kth_smallest(times: jax.Array, k: jax.Array) -> jax.Array:
-    """Return the k-th smallest of f[n] times, none below 0; NaN if any is NaN.
+    """Return the k-th smallest of f[n] times, none below 0; NaN if any is, infinite if k > n.
 
     Example:
         >>> float(kth_smallest(jnp.array([3.0, 1.0, 2.0]), jnp.int32(2)))
@@ -46,6 +46,7 @@ def kth_smallest(times: jax.Array, k: jax.Array) -> jax.Array:
     ends = jnp.min(bits), jnp.max(bits)
     found = lax.fori_loop(0, 8 * times.dtype.itemsize - 1, halve, ends)[1]
     least = lax.bitcast_convert_type(found, times.dtype)
+    least = jnp.where(k > times.shape[0], jnp.inf, least)
     return jnp.where(jnp.isnan(times).any(), jnp.nan, least)
 
 
@@ -99,7 +100,7 @@ def run(
     workers = keys.workers(keys.plain(key), n)
     present = jnp.ones(n, bool) if cluster.present is None else cluster.present
     there = jnp.sum(present, dtype=jnp.int32)
-    many = there if k is None else jnp.minimum(k, there)
+    many = there if k is None else k
     zero = jnp.zeros((), float)
     nothing = jnp.zeros(n, zero.dtype)
     width = min(max(1, TIMES // n), rows)
@@ -124,7 +125,8 @@ def run(
         x = jax.vmap(times)(step)
         dt = jax.vmap(last)(x)
         ends = now + jnp.cumsum(dt)
-        real = going & (step < limit) & (ends <= end) & jnp.isfinite(ends)
+        real = (step < limit) & (ends <= end) & jnp.isfinite(ends)
+        real = going & (jnp.cumsum(~real) == 0)  # none after the first that is not
         if k is None:
             among = jnp.ones(x.shape, bool)
         else:
@@ -206,6 +208,7 @@ def order_seconds(key: jax.Array, law: Any, n: int, k: jax.Array | None, rows: i
 
     X_(k:n) = isf(B), B ~ Beta(n - k + 1, k), for n independent workers with the law's `isf`. These
     are other random numbers than those of (worker, step): the law is the same, the draws are not.
+    B has the resolution of the float type near 1, where the short times are: 6e-8 in binary32.
 
     Args:
         key: of the run.
@@ -215,14 +218,19 @@ def order_seconds(key: jax.Array, law: Any, n: int, k: jax.Array | None, rows: i
         rows: how many rounds.
 
     Returns:
-        f[rows], seconds.
+        f[rows], seconds; infinite if k > n.
 
     Reference:
         David and Nagaraja, "Order statistics", 2003, section 2.1.
     """
     key = keys.plain(key)
+    round_ = jnp.arange(rows, dtype=jnp.uint32)
     if k is None:  # the least of n uniform numbers, exact near 0, where the long times are
-        u = jax.vmap(keys.uniform, in_axes=(None, 0))(key, jnp.arange(rows, dtype=jnp.uint32))
+        u = jax.vmap(keys.uniform, in_axes=(None, 0))(key, round_)
         return law.isf(-jnp.expm1(jnp.log1p(-u) / n))
-    k = jnp.minimum(k, n).astype(float)
-    return law.isf(jax.random.beta(key, n - k + 1.0, k, (rows,), jnp.zeros((), float).dtype))
+    most = jnp.clip(k, 1, n).astype(float)
+
+    def beta(number: jax.Array) -> jax.Array:
+        return jax.random.beta(keys.fold(key, number), n - most + 1.0, most, dtype=most.dtype)
+
+    return jnp.where(k > n, jnp.inf, law.isf(jax.vmap(beta)(round_)))

@@ -17,7 +17,7 @@ from jax import lax
 from dtjax import gather, lanes
 from dtjax.accounts import Accounts
 from dtjax.fast.machine import Machine, Number, Rules
-from dtjax.fast.workers import IDLE, Stream, Workers, lasted
+from dtjax.fast.workers import IDLE, Stream, Workers, kept_low, lasted
 from dtjax.gather import Gathered, Happened, Statistics
 from dtjax.state import Pair
 from dtjax.types import DONE, EXHAUSTED, STUCK, UNTIL
@@ -42,6 +42,7 @@ def _move(machine: Machine, at: Stream, sums: Sums) -> tuple[Stream, Sums]:
     """Move the origin to now, and empty the sums of the chunk."""
     of, n, shift = at.workers.columns(), machine.n, at.now
     due, low = lanes.two_sum(at.due[:n], jnp.where(of.since > 0, 0.0, at.low), -shift)
+    since, since_low = lanes.two_sum(of.since, kept_low(at), -shift)
     times, minima = lanes.blocked(due)
     form, (waited, cancelled) = machine.form.flush(at.form)
     sums = sums._replace(origin=lanes.two_sum(*sums.origin, shift))
@@ -53,10 +54,11 @@ def _move(machine: Machine, at: Stream, sums: Sums) -> tuple[Stream, Sums]:
         due=times,
         minima=minima,
         low=low,
-        workers=Workers.of(of._replace(since=of.since - shift), machine.form.swept),
+        since_low=since_low,
+        workers=Workers.of(of._replace(since=since), machine.form.swept),
         form=form,
         now=jnp.zeros_like(shift),
-        updated=at.updated - shift,
+        updated=lanes.two_sum(*at.updated, -shift),
     )
     return at, sums
 
@@ -135,10 +137,11 @@ def run(
     kept = jnp.zeros(n, jnp.int32).at[owner].add(1, mode="drop")
     of, present = at.workers.columns(), machine.present
     idle = of.read == IDLE
-    begun = lasted(now, of.since)
+    begun = lasted(at._replace(now=now))
     stopped = jnp.zeros(n, jnp.int32) + machine.form.stopped(at.form)
     # Before `since` a worker has delivered what it computed, waited or been stopped.
-    spent = lanes.two_sum(*sums.origin, jnp.where(present, of.since, 0.0) - held)
+    spent = lanes.two_sum(*sums.origin, jnp.where(present, of.since, 0.0))
+    spent = lanes.two_sum(*spent, kept_low(at) - held)
     spent = lanes.two_sum(*lanes.two_sum(*spent, -sums.waited[0]), -sums.cancelled[0])
     useful = jnp.where(present, spent[0], 0.0)
     accounts = Accounts(

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from dtjax.state import Pair
+
 IDLE = -1
 """In place of the version read: the worker waits."""
 
@@ -75,11 +77,12 @@ class Stream(NamedTuple):
     due: jax.Array  # f[blocks] when the computation ends; infinite while there is none
     minima: jax.Array  # f[B] of the blocks of `due`
     low: jax.Array  # f[n] what `due` lost by rounding when the origin moved
+    since_low: jax.Array  # f[n] what `since` did, of those who began before it moved last
     workers: Workers
     form: Any  # what the policy's form keeps
     delay: Any  # the law's state, leading axis n
     now: jax.Array  # f[]
-    updated: jax.Array  # f[] when the last update was
+    updated: Pair  # f[] when the last update was
 
 
 def begun(now: jax.Array) -> jax.Array:
@@ -90,6 +93,11 @@ def begun(now: jax.Array) -> jax.Array:
     return jnp.maximum(now, jnp.finfo(now.dtype).tiny)
 
 
-def lasted(now: jax.Array, since: jax.Array) -> jax.Array:
-    """Return for how long something has lasted."""
-    return jnp.maximum(now - since, 0.0)
+def kept_low(at: Stream) -> jax.Array:
+    """Return what `since` lost by rounding, f[n]: nothing if that began after the last move."""
+    return jnp.where(at.workers.columns().since > 0, 0.0, at.since_low)
+
+
+def lasted(at: Stream) -> jax.Array:
+    """Return for how long each worker has been computing or waiting, f[n]."""
+    return jnp.maximum((at.now - at.workers.columns().since) - kept_low(at), 0.0)

@@ -14,6 +14,12 @@ def _cutoff(function: str, max_staleness: Any) -> Any:
     return checks.integer(function, "max_staleness", max_staleness, low=0)
 
 
+def _synchronous(function: str, k: Any, preempt: bool, distinct: bool) -> Rule:
+    if not isinstance(preempt, bool):
+        raise checks.fail(function, "preempt", "must be True or False", preempt)
+    return Rule(k=k, distinct=distinct, cancel=preempt, max_staleness=None if preempt else 0)
+
+
 def bsp() -> Rule:
     """Make bulk-synchronous parallel: the server updates when every worker has delivered.
 
@@ -92,7 +98,7 @@ def k_bsp(k: Any, preempt: bool = True) -> Rule:
         al., AISTATS 2018 (K-sync).
     """
     k = checks.integer("k_bsp", "k", k, low=1)
-    return Rule(k=k, distinct=True, cancel=preempt, max_staleness=None if preempt else 0)
+    return _synchronous("k_bsp", k, preempt, distinct=True)
 
 
 def k_batch_bsp(k: Any, preempt: bool = True) -> Rule:
@@ -113,7 +119,7 @@ def k_batch_bsp(k: Any, preempt: bool = True) -> Rule:
         Dutta et al., AISTATS 2018 (K-batch-sync); Tyurin and Richtarik, 2023 (Rennala SGD).
     """
     k = checks.integer("k_batch_bsp", "k", k, low=1)
-    return Rule(k=k, distinct=False, cancel=preempt, max_staleness=None if preempt else 0)
+    return _synchronous("k_batch_bsp", k, preempt, distinct=False)
 
 
 def k_asp(k: Any, max_staleness: Any = None) -> Rule:

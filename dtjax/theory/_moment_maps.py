@@ -141,9 +141,10 @@ def radius(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def fixed_point(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the E w^2 that a map leads to, f[...]; inf unless its spectral radius is below 1."""
-    stable = radius(matrix) < 1
+    known = np.asarray(np.isfinite(matrix).all(axis=(-2, -1)))
+    stable = known & (radius(np.where(known[..., None, None], matrix, 0.0)) < 1)
     inner = np.where(stable[..., None, None], matrix[..., :4, :4], 0.0)
-    drive = matrix[..., :4, 4]
+    drive = np.where(stable[..., None], matrix[..., :4, 4], 0.0)
     found = np.linalg.solve(np.eye(4) - inner, drive[..., None])[..., 0, 0]
     return np.where(stable, np.maximum(found, 0.0), np.inf)
 

@@ -72,7 +72,8 @@ def maps(
 ) -> NDArray[np.float64]:
     """Return the map of an update for each step and coordinate, f[..., d, 5, 5]."""
     size = np.asarray(step, np.float64)[..., None]
-    return policy.build(size * quadratic.curve, np.square(size * quadratic.noise), n, k)
+    with np.errstate(over="ignore", invalid="ignore"):  # then no moment is finite
+        return policy.build(size * quadratic.curve, np.square(size * quadratic.noise), n, k)
 
 
 def exponential_mean(function: str, policy: str, law: Law) -> float:

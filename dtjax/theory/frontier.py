@@ -195,7 +195,16 @@ def stability_map(
     """
     name = "stability_map"
     curve = _policies.one(name, "eigenvalue", _checks.positive(name, "eigenvalue", eigenvalue))
+    if isinstance(policies, str):
+        raise _checks.fail(name, "policies", "must be a list of names", repr(policies))
+    if np.ndim(workers) != 1:
+        rule_ = "must be a list of numbers of workers"
+        raise _checks.fail(name, "workers", rule_, f"shape {np.shape(workers)}")
     totals = [_checks.one_integer(name, "workers", n, 1) for n in workers]
+    given = np.shape(np.asarray(k))
+    if given not in ((), (len(totals),)):
+        rule_ = f"must be one number, or one for each of {len(totals)} numbers of workers"
+        raise _checks.fail(name, "k", rule_, f"shape {given}")
     orders = [None] * len(totals) if k is None else np.broadcast_to(k, len(totals)).tolist()
     table = np.zeros((len(policies), len(totals)))
     for i, policy in enumerate(policies):

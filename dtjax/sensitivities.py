@@ -80,7 +80,8 @@ def sensitivity(
 
     Returns:
         The gradient, its standard error and how it was estimated. Numbers that cannot be changed
-        (groups, the shape of `gamma`, whose table is made with the law) are NaN and "fixed".
+        (groups, the shape of `gamma`, whose table is made with the law) are NaN and "fixed"; so are
+        entries that are not finite.
 
     Raises:
         ValueError: if an argument is out of range.
@@ -131,12 +132,13 @@ def sensitivity(
     mean, error = [], []
     for place, kind in enumerate(kinds):
         slopes = np.full((len(times), leaves[place].size), np.nan)
+        entries = np.flatnonzero(np.isfinite(np.asarray(leaves[place], float)))
         if kind == PATHWISE:
-            for entry in range(leaves[place].size):
+            for entry in entries:
                 unit = _unit(leaves[place], entry)
                 _, slopes[:, entry] = look(leaves, [*still[:place], unit, *still[place + 1 :]])
         elif kind == DIFFERENCES:
-            for entry in range(leaves[place].size):
+            for entry in entries:
                 ends, apart = _ends(leaves, place, entry, relative)
                 (high, _), (low, _) = (look(own, still) for own in ends)
                 slopes[:, entry] = (high - low) / apart

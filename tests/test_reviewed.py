@@ -94,9 +94,10 @@ def test_more_gradients_than_workers_make_no_update_on_any_path() -> None:
 @pytest.mark.parametrize("rule", [policies.asp(), policies.bsp(), policies.k_asp(2)])
 def test_training_can_be_differentiated_in_its_rate(rule: policies.Rule) -> None:
     """Reverse mode, against a central difference."""
-    problem = dtjax.task.quadratic([1.0, 0.3])
     with jax.enable_x64(True):
-        trace = simulate(KEY, FOUR, rule, updates=6).trace
+        problem = dtjax.task.quadratic([1.0, 0.3])
+        cluster = dtjax.Cluster(4, delays.exponential(1.0))
+        trace = simulate(KEY, cluster, rule, updates=6).trace
 
         def loss(rate: Any) -> Any:
             trained = dtjax.replay(KEY, trace, problem, optax.sgd(rate), evaluate_every=4)

@@ -9,7 +9,7 @@ import numpy as np
 
 import dtjax
 from benchmarks import peers, timing
-from benchmarks.ours import Work, can, numbers, rule
+from benchmarks.ours import Work, numbers, rule
 from dtjax.policies import FACTORIES, stack
 
 SCALES = {True: 64, False: 2**16}
@@ -52,8 +52,7 @@ def check_peers(n: int = 12, updates: int = 24, columns: int = 192) -> list[tupl
         for lane, (name, policy) in enumerate(rules.items()):
             used = valid[lane]
             expected = peers.Schedule(times[lane], worker[lane][used], stale[lane][used])
-            if can("statistics"):
-                _check_statistics(name, n, updates, cluster, expected)
+            _check_statistics(name, n, updates, cluster, expected)
             for peer in peers.MODULES:
                 found, own = peers.load(peer), numbers(policy, n)
                 if found is None or not found.plays(n, own) or (ties and not found.ties):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, cast
@@ -36,11 +35,6 @@ def numbers(policy: Rule, n: int) -> Numbers:
     """Return a policy's numbers for the peers."""
     bound = math.inf if policy.bound is None else float(policy.bound)
     return Numbers(policy.width(n), bool(policy.distinct), bool(policy.cancel), bound)
-
-
-def can(collect: Collect) -> bool:
-    """Whether this version of dtjax knows how to keep this."""
-    return collect == "trace" or "collect" in inspect.signature(dtjax.simulate).parameters
 
 
 class Work(NamedTuple):

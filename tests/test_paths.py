@@ -112,11 +112,11 @@ def test_order_statistics_have_the_law_of_the_rounds() -> None:
         assert abs(dt.var() - variance) < 5 * error
 
 
-def test_seconds_of_every_policy_are_those_of_the_trace() -> None:
+def test_seconds_are_those_of_the_trace() -> None:
     cluster = dtjax.Cluster(
         4, delays.recorded(np.random.default_rng(0).integers(1, 65, (4, 300)) / 64)
     )
-    for policy in POLICIES.values():
+    for policy in (POLICIES[name] for name in ("k-batch-asp", "ssp", "k-bsp")):
         trace = dtjax.simulate(KEY, cluster, policy, updates=50).trace
         for path in ("fast", "general"):
             run = dtjax.simulate(

@@ -99,7 +99,7 @@ def test_a_law_with_memory_takes_the_stream() -> None:
     law = delays.regimes(delays.exponential(1.0), factor=5.0, enter=0.1, leave=0.2)
     cluster = dtjax.Cluster(5, law)
     with jax.enable_x64(True):
-        for name in ("asp", "k-batch-bsp", "k-asp"):
+        for name in ("k-batch-bsp", "k-asp"):
             runs = [
                 jax.tree.map(
                     lambda leaf: leaf[None],

@@ -204,7 +204,7 @@ def test_chunks_are_not_seen() -> None:
         5, delays.recorded(np.random.default_rng(1).integers(1, 65, (5, 900)) / 64)
     )
     runs = []
-    for chunk in (5, 64, 256):
+    for chunk in (5, 32, 256):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(stream, "CHUNK", chunk)
             jax.clear_caches()

@@ -23,7 +23,7 @@ from dtjax.state import Pair
 from dtjax.types import DONE, EXHAUSTED, STUCK, UNTIL
 
 CHUNK = 256
-"""Arrivals (n, if that is more) between two moves of the origin of time."""
+"""Arrivals between two moves of the origin of time: 8 n, but at least 64, at most these, or n."""
 
 
 class Sums(NamedTuple):
@@ -80,7 +80,7 @@ def run(
         The accounts, the status, the statistics, and the seconds.
     """
     machine = Machine(key, cluster, rules, form)
-    n, size = cluster.n, max(CHUNK, cluster.n)
+    n, size = cluster.n, max(min(CHUNK, max(64, 8 * cluster.n)), cluster.n)
     at = machine.start()
     nothing = jnp.zeros_like(at.workers.columns().since)
     pair, none = (nothing, nothing), jnp.full(width, -1, jnp.int32)

@@ -37,7 +37,8 @@ def Cluster(  # noqa: N802 - a constructor: validation must not run when a pytre
         delay: a law of computation times (`dtjax.delays`, or any object with the protocol
             `dtjax.types.Delay`), seconds.
         examples: f[] or f[n], the size of a mini-batch: the weight of a gradient in its update,
-            and how many examples the trainer draws.
+            and how many examples the trainer draws. To be set to the task's batch where one trains
+            on mini-batches.
         present: b[n], which workers take part; None: all. Traced, so that numbers of workers
             sweep under `vmap` in one compile.
 

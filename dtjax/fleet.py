@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from dtjax import checks
 from dtjax.montecarlo import count_runs, join, local_mesh, put, real_runs, spread, waves
 from dtjax.task import Task
-from dtjax.trainer import Measured, Training, advance, begin, measure
+from dtjax.trainer import Measured, Training, advance, begin, fits, measure
 from dtjax.types import Trace
 from dtjax.update import Encoder, Rows, TrainState, rows_of
 
@@ -86,6 +86,7 @@ class Fleet:
             ValueError: if the numbers of runs differ.
         """
         count = count_runs("Fleet.train", (keys, traces, rates))
+        fits("Fleet.train", self._task, traces)
         length, width = traces.worker.shape[1:]
         block = max(1, self.evaluate_every // width)
         chunks = -(-length // block)

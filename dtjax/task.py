@@ -39,6 +39,8 @@ class Task:
     """(data, params) -> measures by name, arrays of fixed shapes."""
     workers: int | None = field(default=None, metadata={"static": True})
     """How many workers `batch` knows; None: any number."""
+    examples: int | None = field(default=None, metadata={"static": True})
+    """How many examples a mini-batch holds at most; None: any number."""
 
 
 def classification(
@@ -117,7 +119,7 @@ def classification(
 
     arrays = jax.tree.map(jnp.asarray, (data, partition.index, partition.size))
     cut_for = len(partition.size) if len(partition.size) > 1 else None
-    return Task(arrays, init, loss, draw, evaluate, cut_for)
+    return Task(arrays, init, loss, draw, evaluate, cut_for, batch)
 
 
 def quadratic(
@@ -148,18 +150,28 @@ def quadratic(
     spread = checks.real("quadratic", "noise", noise, checks.NON_NEGATIVE)
     first = checks.real("quadratic", "start", start)
     spread, first = (jnp.broadcast_to(leaf, curve.shape) for leaf in (spread, first))
+    return Task((curve, spread, first), _start, _pulled, _pull, _distance)
 
-    def draw(arrays: Any, key: jax.Array, worker: Any, step: Any, examples: Any) -> Any:
-        curve, spread, _ = arrays
-        key = keys.fold(key, worker, step)
-        size = jnp.sqrt(jnp.maximum(jnp.asarray(examples, curve.dtype), 1.0))
-        return curve, spread * jax.random.normal(key, curve.shape, curve.dtype) / size
 
-    def loss(params: jax.Array, drawn: Any) -> jax.Array:
-        curve, pull = drawn
-        return jnp.sum(0.5 * curve * params**2 + pull * params)
+# Functions of the module, not of the call, so that another quadratic compiles nothing anew.
 
-    def evaluate(arrays: Any, params: jax.Array) -> dict[str, jax.Array]:
-        return {"loss": 0.5 * jnp.sum(arrays[0] * params**2), "square": params**2}
 
-    return Task((curve, spread, first), lambda arrays, key: arrays[2], loss, draw, evaluate)
+def _start(arrays: Any, key: jax.Array) -> jax.Array:
+    del key
+    return arrays[2]
+
+
+def _pull(arrays: Any, key: jax.Array, worker: Any, step: Any, examples: Any) -> Any:
+    curve, spread, _ = arrays
+    key = keys.fold(key, worker, step)
+    size = jnp.sqrt(jnp.maximum(jnp.asarray(examples, curve.dtype), 1.0))
+    return curve, spread * jax.random.normal(key, curve.shape, curve.dtype) / size
+
+
+def _pulled(params: jax.Array, drawn: Any) -> jax.Array:
+    curve, pull = drawn
+    return jnp.sum(0.5 * curve * params**2 + pull * params)
+
+
+def _distance(arrays: Any, params: jax.Array) -> dict[str, jax.Array]:
+    return {"loss": 0.5 * jnp.sum(arrays[0] * params**2), "square": params**2}

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from dtjax import checks, keys
@@ -64,7 +65,8 @@ def replay(
 
     Raises:
         ValueError: if `evaluate_every` is below 1, the trace is a batch of runs, it starts at
-            another version than 0, or the task's data are divided among fewer workers.
+            another version than 0, its mini-batches are larger than the task's, or the task's data
+            are divided among fewer workers.
 
     Example:
         >>> import dtjax, optax
@@ -83,6 +85,7 @@ def replay(
         raise checks.fail("replay", "trace", rule, f"dt of shape {trace.dt.shape}")
     if checks.is_concrete(trace.start) and int(trace.start) != 0:
         raise checks.fail("replay", "trace", "must start at version 0", int(trace.start))
+    fits("replay", task, trace)
     rows, width = trace.worker.shape
     block = max(1, min(every // width, rows))
     blocks = -(-rows // block)
@@ -187,6 +190,16 @@ def advance(
 
     state, losses = lax.scan(one, state, rows)
     return state, (losses, measure(task, state))
+
+
+def fits(name: str, task: Task, trace: Trace) -> None:
+    """Raise if a trace, where it is concrete, has larger mini-batches than the task."""
+    if task.examples is None or not checks.is_concrete(trace.examples):
+        return
+    most = float(np.max(np.asarray(trace.examples), initial=0.0))
+    if most > task.examples:
+        rule = f"must have at most the task's batch={task.examples} examples in a gradient"
+        raise checks.fail(name, "trace", rule, most)
 
 
 def _keys(key: jax.Array) -> jax.Array:

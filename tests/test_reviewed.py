@@ -12,7 +12,7 @@ import optax
 import pytest
 
 import dtjax
-from dtjax import delays, policies, theory
+from dtjax import data, delays, models, policies, theory
 from dtjax.types import STUCK, UNTIL
 
 KEY = jax.random.key(0)
@@ -166,3 +166,16 @@ def test_theory_at_absurd_numbers() -> None:
             stability_map(**wrong)
     with pytest.raises(ValueError, match="k_bsp: preempt must be True or False"):
         policies.k_bsp(2, preempt="no")  # ty: ignore[invalid-argument-type]
+
+
+def test_mini_batches_larger_than_the_task_are_an_error() -> None:
+    problem = dtjax.task.classification(models.mlp([4], 10), data.digits(), batch=8)
+    cluster = dtjax.Cluster(2, delays.exponential(1.0), examples=9)
+    trace = simulate(KEY, cluster, policies.asp(), updates=4).trace
+    with pytest.raises(ValueError, match="replay: trace must have at most the task's batch=8"):
+        dtjax.replay(KEY, trace, problem, optax.sgd(0.1), evaluate_every=4)
+
+
+def test_another_quadratic_compiles_nothing_anew() -> None:
+    one, two = dtjax.task.quadratic([1.0, 0.3]), dtjax.task.quadratic([2.0, 0.1], noise=0.5)
+    assert jax.tree.structure(one) == jax.tree.structure(two)

@@ -1,4 +1,4 @@
-"""`dtjax simulate`: one schedule, its updates and its accounts, as text and as a picture."""
+"""`dtjax simulate`: one schedule as text and as a picture, or statistics of many."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = "{bsp,asp,ssp,k-bsp,k-batch-bsp,k-asp,k-batch-asp}"
 
 @dataclass(frozen=True)
 class Simulate:
-    """Simulate one schedule and print its updates, staleness and accounts.
+    """Simulate one schedule and print its updates, staleness and accounts; or many (--runs).
 
     Say how long workers compute in one of three ways: --compute-times (constant, one a worker),
     --table (a CSV file of measured seconds, one row a worker), or --workers with --mean and --shift
@@ -45,6 +45,8 @@ class Simulate:
     """Stop at this second."""
     updates: int | None = None
     """Stop after this many updates (20 if --until is not given)."""
+    runs: int = 1
+    """With 2 or more, simulate so many on all cores and print their statistics, with intervals."""
     seed: int = 0
     """Of the random times."""
     figure: Path | None = None
@@ -121,13 +123,11 @@ def _cluster(options: Simulate) -> Any:
     return dtjax.Cluster(n=workers, delay=delays.exponential(options.mean, options.shift))
 
 
-def _run(options: Simulate) -> tuple[Any, bool]:
-    """Return the run, and whether the policy makes workers wait for the update."""
+def _given(options: Simulate) -> tuple[Any, Any, Any]:
+    """Return the key, the cluster and the policy."""
     import jax
 
-    import dtjax
     from dtjax import checks
-    from dtjax.types import DONE
 
     cluster = _cluster(options)
     policy = policy_of(
@@ -138,10 +138,40 @@ def _run(options: Simulate) -> tuple[Any, bool]:
         preempt=options.preempt,
     )
     checks.integer("simulate", "seed", options.seed, low=0, high=2**32 - 1)
-    key = jax.random.key(options.seed)
     if options.until is not None and not 0 < options.until < math.inf:
         rule = "must be a positive and finite number of seconds"
         raise checks.fail("simulate", "until", rule, options.until)
+    return jax.random.key(options.seed), cluster, policy
+
+
+def _many(options: Simulate) -> None:
+    """Print statistics of many runs."""
+    import jax
+
+    import dtjax
+    from dtjax import checks, report
+    from dtjax.arguments import MOST
+    from dtjax.types import STATUS
+
+    if options.figure is not None:
+        rule = "must not be given with several runs: it shows one"
+        raise checks.fail("simulate", "figure", rule, str(options.figure))
+    key, cluster, policy = _given(options)
+    updates = 20 if options.until is None else MOST // policy.width(cluster.n)
+    updates = updates if options.updates is None else options.updates
+    keys = jax.random.split(key, options.runs)
+    run = dtjax.simulate_runs(keys, cluster, policy, updates=updates, until=options.until)
+    print(report.summary(run))
+    for status in sorted(set(run.status.tolist())):
+        print(f"{int((run.status == status).sum())} runs: {STATUS[status]}")
+
+
+def _run(options: Simulate) -> tuple[Any, bool]:
+    """Return the run, and whether the policy makes workers wait for the update."""
+    import dtjax
+    from dtjax.types import DONE
+
+    key, cluster, policy = _given(options)
     if options.updates is not None or options.until is None:
         updates = 20 if options.updates is None else options.updates
         run = dtjax.simulate(key, cluster, policy, updates=updates, until=options.until)
@@ -159,11 +189,15 @@ def simulate(options: Simulate) -> None:
     import numpy as np
 
     import dtjax
-    from dtjax import study
+    from dtjax import checks, study
     from dtjax.report import table
     from dtjax.types import DONE, STATUS, UNTIL
 
-    study.prepare(devices=1)
+    checks.integer("simulate", "runs", options.runs, low=1)
+    study.prepare(devices=1 if options.runs == 1 else None, cache=options.runs == 1)
+    if options.runs > 1:
+        _many(options)
+        return
     run, holds = _run(options)
     trace, accounts = run.trace, run.accounts
     times, stale = dtjax.seconds(trace), np.asarray(dtjax.staleness(trace))

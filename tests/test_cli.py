@@ -99,6 +99,18 @@ def test_random_times_are_fixed_by_the_seed(capsys: pytest.CaptureFixture[str]) 
     assert float(rows(first)[0][0][1]) > 0.25
 
 
+def test_many_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """ASP with four exponential workers: a quarter of a second an update, staleness 3."""
+    ends = ["--workers", "4", "--runs", "64", "--until", "500"]
+    text = simulate(capsys, *ends)
+    found = {line[:26].strip(): line[26:].split() for line in text.splitlines()[2:-1]}
+    for name, expected in (("seconds an update", 0.25), ("staleness, mean", 3.0)):
+        mean, half = float(found[name][0]), float(found[name][1].removeprefix("+-"))
+        assert abs(mean - expected) < 2.5 * half + 0.02  # 5 standard errors, and the fresh start
+    assert float(found["seconds"][0]) == 500
+    assert "64 runs: reached `until`" in text
+
+
 def test_both_ends(capsys: pytest.CaptureFixture[str]) -> None:
     few = rows(simulate(capsys, *TIMES, "--until", "1000", "--updates", "64"))
     assert len(few[0]) == few[2]["updates"] == 64
@@ -162,6 +174,8 @@ BAD = [
     ("--workers 2 --until 0", "until must be .*positive"),
     ("--workers 2 --until nan", "until must be .*positive"),
     ("--workers 2 --until inf", "until must be .*finite.*got inf"),
+    ("--workers 2 --runs 0", "runs must be an integer 1 or more, got 0"),
+    ("--workers 2 --runs 3 --figure a.png", "figure must not be given with several runs"),
     ("--workers 2 --seed 99999999999999999999", "seed must be an integer between"),
 ]
 

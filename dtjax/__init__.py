@@ -47,7 +47,17 @@ _NAMES = {
     "simulate_runs": "dtjax.batches",
     "staleness": "dtjax.types",
 }
-_MODULES = ("data", "delays", "models", "policies", "task", "testing", "theory")
+_MODULES = (
+    "data",
+    "delays",
+    "fleet",
+    "models",
+    "montecarlo",
+    "policies",
+    "task",
+    "testing",
+    "theory",
+)
 
 __all__ = [*_NAMES, *_MODULES, "__version__"]
 

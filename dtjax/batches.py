@@ -30,7 +30,7 @@ def simulate_runs(
     cluster: Any,
     policy: Any,
     *,
-    updates: Any,
+    updates: Any = None,
     until: ArrayLike | None = None,
     width: int | None = None,
     rows: int | None = None,
@@ -79,7 +79,9 @@ def simulate_runs(
     """
     name = "simulate_runs"
     if not keys_.are_keys(keys):
-        raise checks.fail(name, "keys", "must be a vector of JAX random keys", keys)
+        shape = getattr(keys, "shape", type(keys).__name__)
+        rule = "must be a vector of JAX random keys, as of jax.random.split"
+        raise checks.fail(name, "keys", rule, f"shape {shape}")
     count = count_runs(name, keys)
     job, policy, until, updates = prepare(
         name,

@@ -37,10 +37,10 @@ class Simulate:
     """CSV file of seconds: a row a worker, a column a computation."""
     workers: int | None = None
     """Number of workers, with exponential times."""
-    mean: float = 1.0
-    """Mean of the random part of exponential times, seconds."""
-    shift: float = 0.0
-    """Constant part of exponential times, seconds."""
+    mean: float | None = None
+    """Mean of the random part of exponential times, seconds; 1 if not given."""
+    shift: float | None = None
+    """Constant part of exponential times, seconds; 0 if not given."""
     until: float | None = None
     """Stop at this second."""
     updates: int | None = None
@@ -79,9 +79,9 @@ def policy_of(
         ("preempt", None if preempt else False, wants_k and synchronous, False),
     ):
         if value is not None and not takes:
-            raise checks.fail("policy_of", argument, f"is not an option of {name}", value)
+            raise checks.fail("simulate", argument, f"is not an option of {name}", value)
         if value is None and needs:
-            raise checks.fail("policy_of", argument, f"must be given for {name}", value)
+            raise checks.fail("simulate", argument, f"must be given for {name}", value)
         if value is not None:
             given[argument] = value
     return factory(**given)
@@ -97,6 +97,10 @@ def _cluster(options: Simulate) -> Any:
     if sum(ways) != 1:
         rule = "must be given one of --compute-times, --table and --workers"
         raise checks.fail("simulate", "compute times", rule, f"{sum(ways)} of them")
+    for name in ("mean", "shift"):
+        if getattr(options, name) is not None and options.workers is None:
+            rule = "must not be given without --workers"
+            raise checks.fail("simulate", name, rule, getattr(options, name))
     if options.compute_times:
         law = delays.deterministic(options.compute_times)
         return dtjax.Cluster(n=len(options.compute_times), delay=law)
@@ -120,7 +124,9 @@ def _cluster(options: Simulate) -> Any:
             raise checks.fail("simulate", "table", rule, str(options.table))
         return dtjax.Cluster(n=len(rows), delay=delays.recorded(full))
     workers = checks.integer("simulate", "workers", options.workers, low=1)
-    return dtjax.Cluster(n=workers, delay=delays.exponential(options.mean, options.shift))
+    mean = 1.0 if options.mean is None else options.mean
+    shift = 0.0 if options.shift is None else options.shift
+    return dtjax.Cluster(n=workers, delay=delays.exponential(mean, shift))
 
 
 def _given(options: Simulate) -> tuple[Any, Any, Any]:
@@ -150,15 +156,13 @@ def _many(options: Simulate) -> None:
 
     import dtjax
     from dtjax import checks, report
-    from dtjax.arguments import MOST
     from dtjax.types import STATUS
 
     if options.figure is not None:
         rule = "must not be given with several runs: it shows one"
         raise checks.fail("simulate", "figure", rule, str(options.figure))
     key, cluster, policy = _given(options)
-    updates = 20 if options.until is None else MOST // policy.width(cluster.n)
-    updates = updates if options.updates is None else options.updates
+    updates = 20 if options.updates is None and options.until is None else options.updates
     keys = jax.random.split(key, options.runs)
     run = dtjax.simulate_runs(keys, cluster, policy, updates=updates, until=options.until)
     print(report.summary(run))
@@ -194,6 +198,11 @@ def simulate(options: Simulate) -> None:
     from dtjax.types import DONE, STATUS, UNTIL
 
     checks.integer("simulate", "runs", options.runs, low=1)
+    if options.figure is not None:
+        if options.figure.suffix not in (".png", ".pdf", ".svg"):
+            rule = "must end in .png, .pdf or .svg"
+            raise checks.fail("simulate", "figure", rule, str(options.figure))
+        study.output_folder(options.figure.parent)
     study.prepare(devices=1 if options.runs == 1 else None, cache=options.runs == 1)
     if options.runs > 1:
         _many(options)

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, overload
 import jax
 from jax.typing import ArrayLike
 
-from dtjax import arguments
+from dtjax import arguments, checks
 from dtjax.general import advance, start
 from dtjax.paths import FRESH, Plan, choose, run
 from dtjax.results import Run, Summary
@@ -23,7 +23,7 @@ def simulate(
     cluster: Any,
     policy: Any,
     *,
-    updates: Any,
+    updates: Any = None,
     until: ArrayLike | None = None,
     width: int | None = None,
     rows: int | None = None,
@@ -39,7 +39,7 @@ def simulate(
     cluster: Any,
     policy: Any,
     *,
-    updates: Any,
+    updates: Any = None,
     until: ArrayLike | None = None,
     width: int | None = None,
     rows: int | None = None,
@@ -54,7 +54,7 @@ def simulate(
     cluster: Any,
     policy: Any,
     *,
-    updates: Any,
+    updates: Any = None,
     until: ArrayLike | None = None,
     width: int | None = None,
     rows: int | None = None,
@@ -73,6 +73,7 @@ def simulate(
         cluster: the machines, `dtjax.Cluster(...)`.
         policy: a `dtjax.policies.Rule`, or any pytree with the protocol `dtjax.types.Policy`.
         updates: how many updates to make at most, 1 or more. May be traced if `rows` is given.
+            None: as many as there are by `until`, where statistics are collected.
         until: seconds; the run ends at that time if it is not over before. Events at that instant
             count. None: no limit.
         width: the most gradients in one update, K; None: asked of the policy, whose k must then be
@@ -150,6 +151,11 @@ def prepare(
     policy = arguments.canonical(name, cluster, policy)
     width = arguments.width(name, cluster, policy, width)
     plan = choose(name, cluster, policy, collect=collect, bins=bins, path=path, until=until)
+    if updates is None:
+        if until is None or rows is not None or collect != "statistics":
+            rule = 'must be given, unless `until` is, `rows` is not, and collect="statistics"'
+            raise checks.fail(name, "updates", rule, updates)
+        updates = arguments.MOST // width
     rows, updates, until = arguments.ends(name, rows, updates, until, width)
     if plan.collect == "statistics" and plan.kernel != "general":
         width, rows = _power(width), _power(rows)  # no result has these sizes: compile for few

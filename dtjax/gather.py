@@ -18,15 +18,25 @@ COLLECT = ("trace", "statistics", "seconds")
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Statistics:
-    """The updates of a run in a few numbers; batches of runs have leading axes."""
+    """The updates of a run in a few numbers; batches of runs have leading axes.
 
-    updates: jax.Array  # i[] updates made
-    gradients: jax.Array  # i[] gradients in them
-    dt_mean: jax.Array  # f[] mean seconds between updates; NaN where none was made
-    dt_variance: jax.Array  # f[] their variance, about that mean and over all of them
-    staleness: jax.Array  # i[B] gradients by staleness; the last bin counts B - 1 and more
-    staleness_mean: jax.Array  # f[] over all gradients, those of the last bin included
-    staleness_max: jax.Array  # i[] over those gradients that reached the server
+    Attributes:
+        updates: i[], updates made.
+        gradients: i[], gradients in them.
+        dt_mean: f[], mean seconds between updates; NaN where none was made.
+        dt_variance: f[], their variance, about that mean and over all of them.
+        staleness: i[B], gradients by staleness 0, 1, ...; the last bin counts B - 1 and more.
+        staleness_mean: f[], over all gradients, those of the last bin included.
+        staleness_max: i[], over the gradients that reached the server.
+    """
+
+    updates: jax.Array
+    gradients: jax.Array
+    dt_mean: jax.Array
+    dt_variance: jax.Array
+    staleness: jax.Array
+    staleness_mean: jax.Array
+    staleness_max: jax.Array
 
 
 class Gathered(NamedTuple):

@@ -40,12 +40,20 @@ class Run:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Summary:
-    """What a simulation gives without its trace; batches of runs have leading axes."""
+    """What a simulation gives without its trace; batches of runs have leading axes.
 
-    accounts: Any  # `Accounts`; None where rounds were drawn as order statistics
-    status: jax.Array  # i[] why the run stopped: see `dtjax.types.STATUS`
-    statistics: Any = None  # `Statistics`, if collected
-    dt: Any = None  # f[T] seconds of each update, 0 for those not made, if collected
+    Attributes:
+        accounts: `Accounts`, seconds of each worker by fate; None where rounds were drawn as order
+            statistics.
+        status: i[], why the run stopped: see `dtjax.types.STATUS`.
+        statistics: `Statistics`, if collected.
+        dt: f[T], seconds of each update, 0 for those not made, if collected.
+    """
+
+    accounts: Any
+    status: jax.Array
+    statistics: Any = None
+    dt: Any = None
 
     def check(self, *, complete: bool = False) -> Summary:
         """As `Run.check`."""

@@ -122,6 +122,7 @@ def settle(config: Config) -> Config:
     k = max(1, config.workers // 2) if config.k is None else config.k
     checks.integer(name, "k", k, low=1, high=config.workers, high_name="workers=")
     checks.integer(name, "bound", config.bound, low=0)
+    checks.integer(name, "seed", config.seed, low=0, high=2**31 - 1)
     config = dataclasses.replace(
         config,
         k=k,

@@ -107,6 +107,7 @@ def settle(config: Config) -> Config:
         config = dataclasses.replace(config, **{name: tuple(dict.fromkeys(getattr(config, name)))})
     for name, low in (("workers", 1), ("runs", 1), ("tuning_runs", 1), ("batch", 1), ("block", 1)):
         checks.integer("tradeoff", name, getattr(config, name), low=low)
+    checks.integer("tradeoff", "seed", config.seed, low=0, high=2**31 - 1)
     for name in ("evaluate_every", "window", "widenings"):
         checks.integer("tradeoff", name, getattr(config, name), low=int(name == "evaluate_every"))
     for name, values in (("rates", config.rates), ("horizon", (config.horizon,))):

@@ -174,6 +174,8 @@ BAD = [
     ("--workers 2 --until 0", "until must be .*positive"),
     ("--workers 2 --until nan", "until must be .*positive"),
     ("--workers 2 --until inf", "until must be .*finite.*got inf"),
+    ("--compute-times 1 2 --mean 3", "mean must not be given without --workers, got 3"),
+    ("--workers 2 --figure a.xyz", "figure must end in .png, .pdf or .svg, got 'a.xyz'"),
     ("--workers 2 --runs 0", "runs must be an integer 1 or more, got 0"),
     ("--workers 2 --runs 3 --figure a.png", "figure must not be given with several runs"),
     ("--workers 2 --seed 99999999999999999999", "seed must be an integer between"),
@@ -213,7 +215,8 @@ def test_a_figure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     text = simulate(capsys, *TIMES, "--until", "15", "--figure", str(path))
     assert text.endswith(f"wrote {path}\n")
     assert path.read_bytes().startswith(b"\x89PNG")
-    for bad in (tmp_path / "none" / "gantt.png", tmp_path / "gantt.xyz"):
+    (tmp_path / "file").touch()
+    for bad in (tmp_path / "file" / "gantt.png", tmp_path / "gantt.xyz"):
         with pytest.raises((ValueError, OSError)):
             simulate(capsys, *TIMES, "--until", "15", "--figure", str(bad))
         assert not bad.exists()

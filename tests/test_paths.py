@@ -133,6 +133,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"bins": 4}, 'simulate: bins must be None unless collect is "statistics"'),
     ({"collect": "statistics", "bins": 0}, "simulate: bins must be"),
     ({"path": "fast"}, 'path must not be "fast" where a trace is collected'),
+    ({"updates": None}, "simulate: updates must be given, unless"),
     ({"updates": 2**31}, "simulate: updates must be at most"),
 ]
 
@@ -214,3 +215,13 @@ def test_chunks_are_not_seen() -> None:
     for other in runs[1:]:
         for a, b in zip(jax.tree.leaves(runs[0]), jax.tree.leaves(other), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_until_alone_says_when_statistics_end() -> None:
+    cluster = dtjax.Cluster(3, delays.deterministic([2.0, 5.0, 7.0]))
+    run = dtjax.simulate(KEY, cluster, policies.asp(), until=15.0, collect="statistics")
+    assert (int(run.statistics.updates), int(run.status)) == (12, UNTIL)
+    same = dtjax.simulate(
+        KEY, cluster, policies.asp(), until=15.0, collect="statistics", path="general"
+    )
+    assert int(same.statistics.updates) == 12

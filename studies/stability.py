@@ -83,8 +83,8 @@ def settle(config: Config) -> Config:
         checks.integer(name, "workers", n, low=2, high=1024)
     checks.real(name, "factors", config.factors, checks.POSITIVE, ndim=1)
     checks.integer(name, "k", config.k, low=1)
-    for field in ("bound", "seed"):
-        checks.integer(name, field, getattr(config, field), low=0, high=2**31 - 1)
+    checks.integer(name, "bound", config.bound, low=0)
+    checks.integer(name, "seed", config.seed, low=0, high=2**31 - 1)
     for field in ("particles", "islands", "plain"):
         checks.integer(name, field, getattr(config, field), low=2)
     if config.smoke:

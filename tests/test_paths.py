@@ -6,13 +6,15 @@ from functools import cache, partial
 from typing import Any, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import dtjax
 from clock_cases import KEY, SECONDS, STEPS, cases, ends, padded, rule
-from dtjax import delays, policies
+from dtjax import delays, gather, policies
 from dtjax.fast import stream
+from dtjax.fast.machine import Rules
 from dtjax.types import DONE, UNTIL
 from path_cases import POLICIES
 
@@ -201,17 +203,19 @@ def test_the_state_does_not_grow_with_the_updates() -> None:
 
 def test_chunks_are_not_seen() -> None:
     """Where the origin moves shows in rounding only: the same counts for another chunk."""
-    cluster = dtjax.Cluster(
-        5, delays.recorded(np.random.default_rng(1).integers(1, 65, (5, 900)) / 64)
-    )
+    table = np.random.default_rng(1).integers(1, 65, (5, 900)) / 64
+    cluster, k = dtjax.Cluster(5, delays.recorded(table)), jnp.int32(3)
     runs = []
     for chunk in (5, 32, 256):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(stream, "CHUNK", chunk)
-            jax.clear_caches()
-            run = dtjax.simulate(KEY, cluster, POLICIES["k-asp"], updates=200, collect="statistics")
-            runs.append(jax.tree.map(np.asarray, run))
-    jax.clear_caches()
+
+            def play() -> Any:
+                rules = Rules(k, None, 200 * k, jnp.float32(np.inf))
+                kept = gather.begin("statistics", 40, 0)
+                return stream.run(KEY, cluster, rules, kept, form="held", width=4)
+
+            runs.append(jax.tree.map(np.asarray, jax.jit(play)()))
     for other in runs[1:]:
         for a, b in zip(jax.tree.leaves(runs[0]), jax.tree.leaves(other), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-6)

@@ -14,6 +14,8 @@ import pytest
 
 import dtjax
 from dtjax import batches, delays
+from dtjax.clock import prepare
+from dtjax.montecarlo import local_mesh
 from path_cases import POLICIES
 
 KEYS = jax.random.split(jax.random.key(3), 11)
@@ -89,11 +91,24 @@ def test_numbers_and_counts_compile_nothing_anew() -> None:
 
     play(1.0, 4, 65)
     before = batches._compiled.cache_info().currsize
-    sizes = []
     for mean, count, updates in ((2.0, 4, 100), (0.5, 11, 128)):
         play(mean, count, updates)
-        sizes.append(batches._compiled.cache_info().currsize)
-    assert sizes == [before, before]
+        assert batches._compiled.cache_info().currsize == before
+    cluster = dtjax.Cluster(n=4, delay=delays.exponential(1.0))
+    job = prepare(
+        "test",
+        cluster,
+        POLICIES["asp"],
+        updates=90,
+        until=None,
+        width=None,
+        rows=None,
+        collect="statistics",
+        bins=None,
+        path="auto",
+    )[0]
+    assert batches._compiled(job, local_mesh())._cache_size() == 1  # what all three used
+    assert batches._compiled.cache_info().currsize == before
 
 
 def test_progress_counts_real_runs() -> None:

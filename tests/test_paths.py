@@ -183,22 +183,27 @@ def test_a_number_compiles_nothing_anew() -> None:
         before = now
 
 
+def memory(policy: policies.Rule, updates: int, collect: str) -> tuple[int, int]:
+    """Return the bytes of the results of 16 runs of 16 workers, and of all besides the inputs."""
+    cluster = dtjax.Cluster(16, delays.exponential(1.0))
+    simulate: Any = dtjax.simulate
+    run = jax.jit(
+        jax.vmap(lambda key: simulate(key, cluster, policy, updates=updates, collect=collect))
+    )
+    used: Any = run.lower(jax.random.split(KEY, 16)).compile().memory_analysis()
+    return used.output_size_in_bytes, used.output_size_in_bytes + used.temp_size_in_bytes
+
+
 def test_the_state_does_not_grow_with_the_updates() -> None:
     """The statistics of 100 times as many updates need no more memory."""
+    asp = POLICIES["asp"]
+    assert memory(asp, 100_000, "statistics") == memory(asp, 1_000, "statistics")
 
-    def memory(updates: int) -> int:
-        cluster = dtjax.Cluster(64, delays.exponential(1.0))
-        run = jax.jit(
-            jax.vmap(
-                lambda key: dtjax.simulate(
-                    key, cluster, policies.asp(), updates=updates, collect="statistics"
-                )
-            )
-        )
-        used: Any = run.lower(jax.random.split(KEY, 16)).compile().memory_analysis()
-        return used.temp_size_in_bytes + used.output_size_in_bytes
 
-    assert memory(100_000) == memory(1_000)
+def test_a_trace_takes_at_most_twice_its_memory() -> None:
+    for name in ("asp", "k-asp"):
+        results, peak = memory(POLICIES[name], 8_192, "trace")
+        assert peak <= 2 * results
 
 
 def test_chunks_are_not_seen() -> None:

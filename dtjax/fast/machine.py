@@ -117,7 +117,7 @@ class Machine:
             workers=at.workers.put(first, Fields(old.step + 1, read, begun(now)), old, real),
             form=form,
             delay=jax.tree.map(
-                lambda all_, new, old: all_.at[first].set(jnp.where(real, new, old)),
+                lambda all_, x, y: all_.at[first].set(jnp.where(real, x, y)),
                 at.delay,
                 state,
                 mine,

@@ -110,7 +110,7 @@ def train(
     change, inner = update(average, state.optimizer, state.params, value=loss, staleness=mean)
     params = optax.apply_updates(state.params, change)
 
-    finite = jnp.isfinite(loss) & _finite(change)
+    finite = jnp.isfinite(loss) & _finite(change, params)
     made = jnp.any(valid)
     good = made & finite & (state.diverged < 0)
 
@@ -147,18 +147,21 @@ def _weigh(weights: jax.Array, valid: jax.Array, gradients: Any) -> Any:
     return jax.tree.map(product, gradients)
 
 
-def _finite(change: Any) -> jax.Array:
-    """Whether a change is finite, and so small that it leaves finite parameters finite, b[].
+def _finite(change: Any, params: Any) -> jax.Array:
+    """Whether a change is finite, and leaves parameters finite that were so, b[].
 
-    The squares must not overflow: in binary32 a change of more than 10^19 counts as not finite.
-    Asked of the change, it does not wait for the parameters, which are then written once. Sums over
-    leading axes are vectorised; on CPU an `all` over every entry is not.
+    The squares of the change must not overflow: in binary32 one of more than 10^19 counts as not
+    finite. Asked of the change, it does not wait for the parameters, which are then written once;
+    only those of a type so narrow that a smaller change can overflow are looked at themselves. Sums
+    over leading axes are vectorised; on CPU an `all` over every entry is not.
     """
     finite = jnp.bool_(True)
-    for leaf in jax.tree.leaves(change):
+    for leaf, after in zip(jax.tree.leaves(change), jax.tree.leaves(params), strict=True):
         size = jnp.abs(leaf).astype(jnp.promote_types(jnp.abs(leaf).dtype, jnp.float32))
         squares = jnp.sum(jnp.square(size), axis=tuple(range(leaf.ndim - 1)))
         finite = finite & jnp.isfinite(squares).all()
+        if jnp.finfo(after.dtype).max < jnp.finfo(jnp.bfloat16).max:
+            finite = finite & jnp.isfinite(after).all()
     return finite
 
 

@@ -108,17 +108,20 @@ def test_training_can_be_differentiated_in_its_rate(rule: policies.Rule) -> None
         assert float(slope) == pytest.approx(apart / 2e-5, rel=1e-6)
 
 
-def test_half_precision_does_not_diverge_by_its_square() -> None:
+@pytest.mark.parametrize(("start", "diverged"), [(0.0, -1), (-65_000.0, 0)])
+def test_half_precision_diverges_where_it_overflows(start: float, diverged: int) -> None:
+    """Not by the square of a change of 300, but by parameters that become infinite."""
     trace = dtjax.make_trace(dt=[1.0], worker=[[0]], version=[[0]])
     problem = dtjax.Task(
         data=(),
-        init=lambda data, key: jnp.zeros(2, jnp.float16),
-        loss=lambda params, batch: jnp.sum(params).astype(float),
+        init=lambda data, key: jnp.full(2, start, jnp.float16),
+        loss=lambda params, batch: jnp.sum(params.astype(float)),
         batch=lambda data, key, worker, step, examples: (),
-        evaluate=lambda data, params: {"loss": jnp.sum(params).astype(float)},
+        evaluate=lambda data, params: {"loss": jnp.sum(params.astype(float))},
     )
-    trained = dtjax.replay(KEY, trace, problem, optax.sgd(300.0), evaluate_every=1)
-    assert (int(trained.diverged), trained.params.tolist()) == (-1, [-300.0, -300.0])
+    trained = dtjax.replay(KEY, trace, problem, optax.sgd(900.0), evaluate_every=1)
+    assert int(trained.diverged) == diverged
+    assert trained.params.tolist() == 2 * [np.float16(start) if diverged >= 0 else -900.0]
 
 
 def test_who_never_delivers_has_no_useful_second() -> None:

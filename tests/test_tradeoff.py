@@ -165,7 +165,9 @@ def test_a_second_run_trains_nothing(ran: Ran) -> None:
 def test_an_interrupt_keeps_what_is_done(ran: Ran) -> None:
     out = ran.out.parent / "interrupted"
     other = ["--rates", "0.1", "0.15", "0.3", "0.5", "--policies", *POLICIES, "--no-figure"]
-    process = start(ran.env, out, *SMALL, *other)
+    # Not the smoke size, which can be over before it is interrupted.
+    other += ["--runs", "3", "--tuning-runs", "2", "--horizon", "400", "--block", "4"]
+    process = start(ran.env, out, *other)
     deadline = time.monotonic() + 200
     while not list((out / "parts").glob("*.nc")) and time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()

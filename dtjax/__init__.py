@@ -9,7 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dtjax import compressors as compressors
     from dtjax import delays as delays
+    from dtjax import network as network
     from dtjax import policies as policies
     from dtjax import task as task
     from dtjax.batches import simulate_runs as simulate_runs
@@ -48,11 +50,14 @@ _NAMES = {
     "staleness": "dtjax.types",
 }
 _MODULES = (
+    "collectives",
+    "compressors",
     "data",
     "delays",
     "fleet",
     "models",
     "montecarlo",
+    "network",
     "policies",
     "task",
     "testing",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from dtjax import checks, lanes
+from dtjax import checks, cycles, lanes
 from dtjax.state import Clock, absolute
 from dtjax.types import ABSENT, COMPUTING
 
@@ -75,32 +76,42 @@ class Accounts:
         return self.used / jnp.maximum(jnp.sum(self.used, axis=-1, keepdims=True), 1)
 
 
-def settle(clock: Clock) -> Accounts:
+def settle(clock: Clock, network: Any = None) -> Accounts:
     """Make the accounts of a clock, up to its `now`."""
     n = clock.readers.shape[0]
     of, at, tally = clock.of, clock.at, clock.tally
     present, busy = of.phase != ABSENT, of.phase == COMPUTING
     begun = jnp.where(busy, clock.begun, 0.0)
-    waited = jnp.where(present & ~busy, clock.begun, 0.0)
+    waited = lanes.two_sum(*tally.waited, jnp.where(present & ~busy, clock.begun, 0.0))[0]
+    nothing = jnp.zeros_like(begun)
+    talked, queued = nothing, nothing
+    if network is not None:
+        (wire, _), under_way = clock.links.parts(n), cycles.spent(network, clock, clock.now)
+        begun = under_way.computed
+        talked = lanes.two_sum(wire.talked, wire.talked_low, under_way.talked)[0]
+        queued = lanes.two_sum(wire.queued, wire.queued_low, under_way.queued)[0]
+        if network.collective:  # the last worker waits for its end, the others for the last
+            all_of_them = jnp.where(present, jnp.sum(queued), 0.0)
+            waited, talked = waited + queued - all_of_them, talked + all_of_them
+            queued = nothing
 
     buffer = clock.buffer
     order = jnp.arange(buffer.worker.shape[0], dtype=jnp.int32)
     owner = jnp.where(order < clock.pending, buffer.worker, n)
-    held = jnp.zeros(n, clock.due.dtype).at[owner].add(buffer.compute, mode="drop")
+    held = nothing.at[owner].add(buffer.compute, mode="drop")
     kept = jnp.zeros(n, jnp.int32).at[owner].add(1, mode="drop")
 
     used = lanes.two_sum(at.computed, at.computed_low, -tally.discarded[0])
     used = lanes.two_sum(*used, -tally.discarded[1])
     used = lanes.two_sum(*used, -held)
-    nothing = jnp.zeros_like(clock.due)
     return Accounts(
         useful=used[0],
         discarded=tally.discarded[0],
         cancelled=tally.cancelled[0],
         in_flight=begun + held,
-        waiting=lanes.two_sum(*tally.waited, waited)[0],
-        communicating=nothing,
-        queueing=nothing,
+        waiting=waited,
+        communicating=talked,
+        queueing=queued,
         started=of.step,
         used=jnp.where(present, clock.done - tally.thrown - kept, 0),
         thrown=tally.thrown,

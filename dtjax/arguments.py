@@ -36,9 +36,9 @@ def one_run(name: str, cluster: Any, clock: Any) -> None:
 
 def same_run(name: str, clock: Clock, fresh: Clock) -> None:
     """Raise unless the states of law and policy have the form that a fresh clock's have."""
-    for part in ("delay", "policy"):
+    for part, field in (("delay", "delay"), ("policy", "policy"), ("network", "links")):
         new, old = (
-            jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), getattr(state, part))
+            jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), getattr(state, field))
             for state in (fresh, clock)
         )
         if new != old:
@@ -74,6 +74,8 @@ def canonical(name: str, cluster: Any, policy: Any) -> Any:
             raise checks.fail(name, "policy", rule, policy)
     if isinstance(policy, Rule):
         _one_rule(name, policy)
+    if cluster.network is not None and cluster.network.collective:
+        _all_together(name, cluster, policy)
 
     def array(leaf: Any) -> Any:
         if isinstance(leaf, (bool, np.bool_)):
@@ -103,6 +105,16 @@ def width(name: str, cluster: Any, policy: Any, given: int | None) -> int:
         rule = f"must be at most the number of workers, n={there}, to come from distinct ones"
         raise checks.fail(name, "k", rule, needed)
     return widest
+
+
+def _all_together(name: str, cluster: Any, policy: Any) -> None:
+    """Raise unless every update takes the gradient of every worker, as an all-reduce does."""
+    k = getattr(policy, "k", 1)
+    everyone = k is None or (checks.is_concrete(k) and int(k) in (cluster.n, UNBOUNDED))
+    if everyone and getattr(policy, "form", None) == "rounds":
+        return
+    rule = "must be bsp where the network is an all-reduce: it takes a gradient of every worker"
+    raise checks.fail(name, "policy", rule, policy)
 
 
 def _one_rule(name: str, rule: Rule) -> None:

@@ -174,7 +174,7 @@ def execute(
     plan, width, rows = job
     if plan.kernel != "general":
         return run(key, cluster, policy, until, updates, plan=plan, width=width, rows=rows)
-    clock = start(key, cluster, policy, width)
+    clock = start(key, cluster, policy, width, plan.collect == "trace")
     kept = (plan.collect, plan.bins, plan.fresh)
     return advance(clock, cluster, policy, until, updates, rows, *kept)
 

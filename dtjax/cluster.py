@@ -1,4 +1,4 @@
-"""The machines: how many workers, how fast, how much each computes."""
+"""The machines: how many workers, how fast, how much each computes, what links them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class _Cluster:
     delay: Any
     examples: jax.Array  # f[n]
     present: jax.Array | None  # b[n]
+    network: Any  # None: bytes cost nothing
 
 
 def Cluster(  # noqa: N802 - a constructor: validation must not run when a pytree is rebuilt
@@ -29,6 +30,7 @@ def Cluster(  # noqa: N802 - a constructor: validation must not run when a pytre
     *,
     examples: checks.Numbers = 1.0,
     present: checks.Numbers | None = None,
+    network: Any = None,
 ) -> _Cluster:
     """Describe the workers.
 
@@ -41,10 +43,13 @@ def Cluster(  # noqa: N802 - a constructor: validation must not run when a pytre
             on mini-batches.
         present: b[n], which workers take part; None: all. Traced, so that numbers of workers
             sweep under `vmap` in one compile.
+        network: links and server (`dtjax.network`, or any pytree with the protocol
+            `dtjax.types.Network`); None: communication takes no time.
 
     Raises:
-        ValueError: if `n` is no integer or below 1, `delay` is no law or is made for another
-            number of workers, `examples` is not positive, or nobody is present.
+        ValueError: if `n` is no integer or below 1, `delay` is no law, `network` no network, or
+            either is made for another number of workers, `examples` is not positive, or nobody is
+            present.
 
     Example:
         >>> from dtjax import delays
@@ -62,4 +67,16 @@ def Cluster(  # noqa: N802 - a constructor: validation must not run when a pytre
             raise checks.fail("Cluster", "present", f"must have shape ({n},)", present.shape)
         if checks.is_concrete(present) and not bool(present.any()):
             raise checks.fail("Cluster", "present", "must hold at least one worker", 0)
-    return _Cluster(n, delay, jnp.broadcast_to(sizes, (n,)), present)
+    if network is not None:
+        _check_network(network, n)
+    return _Cluster(n, delay, jnp.broadcast_to(sizes, (n,)), present, network)
+
+
+def _check_network(network: Any, n: int) -> None:
+    for method in ("push_seconds", "private_seconds", "latency_seconds", "pull_seconds"):
+        if not callable(getattr(network, method, None)):
+            rule = f"must be a network (it has no {method}), as those of dtjax.network"
+            raise checks.fail("Cluster", "network", rule, network)
+    made_for = getattr(network, "workers", None)
+    if made_for not in (None, n):
+        raise checks.fail("Cluster", "network", f"must be made for n={n} workers", made_for)

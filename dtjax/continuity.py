@@ -65,6 +65,8 @@ def continuous(cluster: Any, policy: Any) -> bool:
     law = cluster.delay
     if not isinstance(policy, Rule) or delays.clocked(law):
         return False
+    if cluster.network is not None:  # where two gradients swap on a link, other workers go on
+        return False
     if policy.max_staleness is not None and int(policy.max_staleness) != UNBOUNDED:
         return False
     there = cluster.n if cluster.present is None else int(np.sum(np.asarray(cluster.present)))

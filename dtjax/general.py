@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dtjax import gather, keys, lanes
+from dtjax import gather, keys, lanes, links
 from dtjax.accounts import settle
 from dtjax.arrival import Record, arrive
 from dtjax.gather import Happened
@@ -22,9 +22,9 @@ CHUNK = 1024
 """Arrivals between two looks at whether the run is over."""
 
 
-@partial(jax.jit, static_argnames="width")
-def start(key: jax.Array, cluster: Any, policy: Any, width: int) -> Clock:
-    """Start every worker at second 0 on version 0."""
+@partial(jax.jit, static_argnames=("width", "traced"))
+def start(key: jax.Array, cluster: Any, policy: Any, width: int, traced: bool = True) -> Clock:
+    """Start every worker at second 0 on version 0; `traced`: a trace will be written."""
     n = cluster.n
     key = keys.plain(key)
     workers = keys.workers(key, n)
@@ -34,7 +34,7 @@ def start(key: jax.Array, cluster: Any, policy: Any, width: int) -> Clock:
     states, drawn = jax.vmap(cluster.delay.draw, in_axes=(0, 0, None, None))(
         states, workers, jnp.int32(0), zero
     )
-    drawn = jnp.where(present, drawn.astype(zero.dtype), jnp.inf)
+    drawn = drawn.astype(zero.dtype)
     none, nothing = jnp.zeros(n, jnp.int32), jnp.zeros(n, zero.dtype)
     pair = (nothing, nothing)
     some, times = jnp.full(width, -1, jnp.int32), jnp.zeros(width, zero.dtype)
@@ -45,8 +45,13 @@ def start(key: jax.Array, cluster: Any, policy: Any, width: int) -> Clock:
         slot=none,
         phase=jnp.where(present, COMPUTING, ABSENT).astype(jnp.int32),
     )
-    return Clock(
-        due=drawn,
+    seconds = jnp.where(present, drawn, jnp.inf)
+    transit = None
+    if cluster.network is not None:
+        transit = jnp.zeros((width, 5), zero.dtype) if traced else None
+        drawn = drawn + cluster.network.encode
+    clock = Clock(
+        due=seconds,
         counts=jnp.concatenate(counts),
         spans=jnp.concatenate(Spans(drawn, *(5 * [nothing]))),
         readers=readers,
@@ -54,7 +59,7 @@ def start(key: jax.Array, cluster: Any, policy: Any, width: int) -> Clock:
         head=jnp.int32(0),
         version=jnp.int32(0),
         pending=jnp.int32(0),
-        buffer=Buffer(some, some, some, some, times, times),
+        buffer=Buffer(some, some, some, some, times, times, transit),
         now=zero,
         updated=(zero, zero),
         origin=(zero, zero),
@@ -62,8 +67,23 @@ def start(key: jax.Array, cluster: Any, policy: Any, width: int) -> Clock:
         delay=states,
         policy=policy.init(n),
         tally=Tally(pair, pair, pair, none, none),
+        links=None,
         key=jax.random.key_data(key),
     )
+    return clock if cluster.network is None else _pull(cluster.network, clock, present, drawn)
+
+
+def _pull(network: Any, clock: Clock, present: jax.Array, drawn: jax.Array) -> Clock:
+    """Let every worker pull version 0 before it computes."""
+    n = present.shape[0]
+    clock = clock._replace(links=links.begin(network, n, drawn.dtype))
+    missed = jnp.full(n, links.UNKNOWN, jnp.int32)
+    first = jnp.zeros(n, jnp.int32)
+    queues, pull, own = links.begin_cycles(network, clock, present, first, missed)
+    due = jnp.where(present, clock.now + pull + drawn + own, jnp.inf)
+    if not network.ordered:
+        due = jnp.concatenate([due, jnp.full(n, jnp.inf, due.dtype)])
+    return clock._replace(due=due, links=queues)
 
 
 @partial(jax.jit, static_argnames=("rows", "collect", "bins", "fresh"))
@@ -83,32 +103,38 @@ def advance(
     workers = keys.workers(keys.plain(clock.key), n)
     first = clock.version
     limit = first + updates
-    turns = max(1, -(-rows * K // CHUNK))
-    chunk = -(-rows * K // turns)
+    events = rows * K
+    if cluster.network is not None and not cluster.network.ordered:
+        events = 2 * events + n
+    turns = max(1, -(-events // CHUNK))
+    chunk = -(-events // turns)
 
     due, minima = lanes.blocked(clock.due)
     present = jnp.sum(clock.of.phase != ABSENT, dtype=jnp.int32)
     step = partial(arrive, cluster, policy, workers, limit, until, present)
 
     def unfinished(state: Any) -> jax.Array:
-        (clock, minima), _ = state
+        (clock, minima), _, going = state
         due = jnp.min(minima)
         late = due > (until - clock.origin[0]) - clock.origin[1]
-        return lanes.any_lane((clock.version < limit) & jnp.isfinite(due) & ~late)
+        return lanes.any_lane(going & (clock.version < limit) & jnp.isfinite(due) & ~late)
 
     def turn(state: Any) -> Any:
-        (clock, minima), kept = state
+        (clock, minima), kept, going = state
         (clock, minima), record = lax.scan(lambda c, _: step(c), (clock, minima), length=chunk)
+        if cluster.network is not None:  # what is ready in time may have its effect too late
+            going = record.going[-1]
         if collect == "trace":
-            return (clock, minima), write(kept, record, first, K)
+            return (clock, minima), write(kept, record, first, K), going
         clock = clock._replace(buffer=_buffer(clock, record))
-        dt, staleness = record.times[:, 0], record.row - record.names[:, 2]
-        happened = Happened(staleness, record.use, dt, record.commit, record.row - first)
-        return (clock, minima), gather.add(kept, happened)
+        staleness = record.row - record.names[:, 2]
+        happened = Happened(staleness, record.use, record.dt, record.commit, record.row - first)
+        return (clock, minima), gather.add(kept, happened), going
 
     kept: Any = begin(clock, rows) if collect == "trace" else gather.begin(collect, bins, rows)
-    state = ((clock._replace(due=due), minima), kept)
-    (clock, minima), kept = lax.while_loop(unfinished, turn, state)
+    places = clock.due.shape[0]
+    state = ((clock._replace(due=due), minima), kept, jnp.bool_(True))
+    (clock, minima), kept, _ = lax.while_loop(unfinished, turn, state)
 
     next_due = jnp.min(minima)
     horizon = (until - clock.origin[0]) - clock.origin[1]
@@ -117,15 +143,15 @@ def advance(
     status = jnp.where(over, DONE, jnp.where(jnp.isnan(next_due), EXHAUSTED, idle))
     at_end = ~over & ~jnp.isnan(next_due) & jnp.isfinite(horizon)
     clock = clock._replace(
-        due=clock.due[:n],
+        due=clock.due[:places],
         now=jnp.where(at_end, jnp.maximum(horizon, clock.now), clock.now),
     )
     status = status.astype(jnp.int32)
     if collect == "trace":
         trace, buffer = finish(kept, cluster, first, clock.version - first, fresh)
         clock = clock._replace(buffer=buffer)
-        return Run(trace, settle(clock), status, clock)
-    accounts = settle(clock)
+        return Run(trace, settle(clock, cluster.network), status, clock)
+    accounts = settle(clock, cluster.network)
     left = clock.version - clock.buffer.version
     waiting = jnp.arange(K, dtype=jnp.int32) < clock.pending
     gradients = jnp.sum(accounts.used, dtype=jnp.int32)
@@ -137,5 +163,6 @@ def _buffer(clock: Clock, record: Record) -> Buffer:
     old = clock.buffer
     here = record.use & (record.row == clock.version)
     column = jnp.where(here, record.column, old.worker.shape[0])
-    new = (*record.names.T, *record.times.T)
-    return Buffer(*(x.at[column].set(y, mode="drop") for x, y in zip(old, new, strict=True)))
+    transit = None if old.transit is None else record.times[:, 2:]
+    new = Buffer(*record.names.T, *record.times[:, :2].T, transit)
+    return jax.tree.map(lambda x, y: x.at[column].set(y, mode="drop"), old, new)

@@ -129,6 +129,16 @@ def replace(
     return times, jnp.where(here, jnp.min(row), minima)
 
 
+def put(
+    times: jax.Array, minima: jax.Array, index: jax.Array, value: jax.Array, flag: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Set the time at an index, where the flag is set."""
+    width = times.shape[0] // minima.shape[0]
+    which = jnp.minimum(index // width, minima.shape[0] - 1)
+    row = lax.dynamic_slice(times, (which * width,), (width,))
+    return replace(times, minima, which, index - which * width, row, value, flag)
+
+
 # Several numbers a worker in one table, f[C n], field after field: one look-up and one write a
 # worker, while a field of all the workers is one contiguous slice.
 

@@ -73,6 +73,8 @@ def _against(cluster: Any, form: str | None, collect: str) -> str | None:
         return "the policy has no form that is known (it discards, is traced, or does not say)"
     if clocked(cluster.delay):
         return "the law looks at the clock"
+    if cluster.network is not None:
+        return "there is a network"
     if form == "rounds" and _remembers(cluster.delay):
         return "rounds are not independent, because the law has a state"
     return None

@@ -10,14 +10,14 @@ from jax import lax
 
 from dtjax.arrival import Record
 from dtjax.state import Buffer, Clock
-from dtjax.types import Trace
+from dtjax.types import Trace, Transit
 
 
 class Table(NamedTuple):
     """The entries so far, flat: entry (t, j) is at t K + j; one row to spare for the buffer."""
 
     names: jax.Array  # i[(T + 1) K, 4] worker, step, version, slot
-    times: jax.Array  # f[(T + 1) K, 2] seconds since the last update, seconds computed
+    times: jax.Array  # f[(T + 1) K, 2 or 7] as `Record.times`
     dt: jax.Array  # f[T]
     into: jax.Array  # i[T]
 
@@ -28,9 +28,11 @@ def begin(clock: Clock, rows: int) -> Table:
     width = buffer.worker.shape[0]
     names = jnp.stack([buffer.worker, buffer.step, buffer.version, buffer.slot], axis=1)
     times = jnp.stack([buffer.age, buffer.compute], axis=1)
+    if buffer.transit is not None:
+        times = jnp.concatenate([times, buffer.transit], axis=1)
     return Table(
         jnp.full(((rows + 1) * width, 4), -1, jnp.int32).at[:width].set(names),
-        jnp.zeros(((rows + 1) * width, 2), times.dtype).at[:width].set(times),
+        jnp.zeros(((rows + 1) * width, times.shape[1]), times.dtype).at[:width].set(times),
         jnp.zeros(rows, times.dtype),
         jnp.full(rows, clock.head, jnp.int32),
     )
@@ -44,7 +46,7 @@ def write(table: Table, record: Record, first: jax.Array, width: int) -> Table:
     return Table(
         table.names.at[entry].set(record.names, mode="drop"),
         table.times.at[entry].set(record.times, mode="drop"),
-        table.dt.at[made].set(record.times[:, 0], mode="drop"),
+        table.dt.at[made].set(record.dt, mode="drop"),
         table.into.at[made].set(record.into, mode="drop"),
     )
 
@@ -62,13 +64,18 @@ def finish(
     rest = lax.dynamic_slice_in_dim(names, made * width, width)
     ages = lax.dynamic_slice_in_dim(times, made * width, width)
     names = names[:-width].reshape(rows, width, 4)
-    times = times[:-width].reshape(rows, width, 2)
+    times = times[:-width].reshape(rows, width, -1)
     valid = (names[..., 0] >= 0) & (jnp.arange(rows) < made)[:, None]
 
     def entries(values: jax.Array) -> jax.Array:
         return jnp.where(valid, values, 0)
 
     worker = entries(names[..., 0])
+    transit = None
+    if times.shape[-1] > 2:
+        pull, private, ready, moving, effect = (entries(times[..., c]) for c in range(2, 7))
+        before = [entries(dt[:, None] - since) for since in (ready, effect)]
+        transit = Transit(pull, private, before[0], moving, before[1])
     trace = Trace(
         dt=dt,
         worker=worker,
@@ -80,7 +87,9 @@ def finish(
         slot=jnp.zeros_like(worker) if fresh else entries(names[..., 3]),
         into=jnp.zeros_like(into) if fresh else into,
         start=first,
+        transit=transit,
         workers=cluster.n,
         slots=1 if fresh else cluster.n,
     )
-    return trace, Buffer(*(rest[:, c] for c in range(4)), *(ages[:, c] for c in range(2)))
+    left = None if transit is None else ages[:, 2:]
+    return trace, Buffer(*(rest[:, c] for c in range(4)), ages[:, 0], ages[:, 1], left)

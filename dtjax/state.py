@@ -21,6 +21,7 @@ class Buffer(NamedTuple):
     slot: jax.Array  # i[K]
     age: jax.Array  # f[K] seconds from the last update to the arrival
     compute: jax.Array  # f[K] seconds computed
+    transit: jax.Array | None  # f[K, 5] as `types.Transit`, but since the last update
 
 
 class Counts(NamedTuple):
@@ -29,13 +30,13 @@ class Counts(NamedTuple):
     step: jax.Array  # computations started
     read: jax.Array  # version read by the computation
     slot: jax.Array  # where that version is kept
-    phase: jax.Array  # COMPUTING, HELD, BLOCKED or ABSENT
+    phase: jax.Array  # COMPUTING (or pulling or pushing), HELD, BLOCKED or ABSENT
 
 
 class Spans(NamedTuple):
     """The times of a worker, in the order of their fields in `Clock.spans`."""
 
-    seconds: jax.Array  # length of this computation or, for who waits, of the next
+    seconds: jax.Array  # length of this computation or, for who waits, of the next; with encoding
     computed: jax.Array  # seconds of its delivered computations
     computed_low: jax.Array  # what `computed` loses by rounding
     since: jax.Array  # when the worker began this computation, or to wait
@@ -60,7 +61,9 @@ class Clock(NamedTuple):
     that it costs one look-up and one write each.
     """
 
-    due: jax.Array  # f[n] when the computation ends; infinite while there is none
+    due: (
+        jax.Array
+    )  # f[n] when the gradient is ready; where that is no arrival, f[2 n], also when it arrives
     counts: jax.Array  # i[4 n] the workers' integers: see `Counts`
     spans: jax.Array  # f[6 n] the workers' times: see `Spans`
     readers: jax.Array  # i[n] computations under way on each slot's version
@@ -76,6 +79,7 @@ class Clock(NamedTuple):
     delay: Any  # the law's state, leading axis n
     policy: Any  # the policy's state
     tally: Tally
+    links: Any  # the queues: see `dtjax.links.Links`; None without a network
     key: jax.Array  # u32[...] key data of the run: `resume` goes on with the same virtual tables
 
     @property

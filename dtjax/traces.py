@@ -124,6 +124,7 @@ def make_trace(
         slot=jnp.asarray(slot),
         into=jnp.asarray(into),
         start=jnp.int32(0),
+        transit=None,
         workers=int(who.max()) + 1,
         slots=slots,
     )

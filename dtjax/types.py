@@ -15,7 +15,7 @@ import numpy as np
 
 # What a worker is doing: the values of `Clock.phase`.
 ABSENT, COMPUTING, HELD, BLOCKED = -1, 0, 1, 2
-"""No such worker; computing; waits for the next update; waits for slower workers."""
+"""No such worker; in a cycle; waits for the next update; waits for slower workers."""
 
 # Why a run stopped: the values of `Run.status`.
 DONE, UNTIL, EXHAUSTED, STUCK = 0, 1, 2, 3
@@ -87,6 +87,30 @@ class Policy(Protocol):
         ...
 
 
+class Network(Protocol):
+    """Links and server: how long things last. `dtjax.network.Network` is one; so is any pytree.
+
+    It also has the properties `servers` (S), `ordered`, `shared_egress` and `collective`, and the
+    numbers `pull_latency`, `encode`, `fold` and `apply`: see `dtjax.network.Network`.
+    """
+
+    def push_seconds(self, worker: jax.Array, step: jax.Array, begin: jax.Array) -> jax.Array:
+        """Return how long each shard occupies its ingress, f[S], if it begins at f[S] seconds."""
+        ...
+
+    def private_seconds(self, worker: jax.Array, step: jax.Array) -> jax.Array | None:
+        """Return how long the worker's own link takes, f[]; None if there is none."""
+        ...
+
+    def latency_seconds(self, worker: jax.Array) -> jax.Array:
+        """Return how long a shard is in the air after it was sent, f[]."""
+        ...
+
+    def pull_seconds(self, worker: jax.Array, missed: jax.Array) -> jax.Array:
+        """Return how long the transfer of a pull takes that `missed` so many updates, f[]."""
+        ...
+
+
 class Delay(Protocol):
     """A compute-time law. S is any pytree of arrays; memoryless laws have none: ()."""
 
@@ -98,6 +122,47 @@ class Delay(Protocol):
         self, state: Any, worker: Any, step: jax.Array, now: jax.Array
     ) -> tuple[Any, jax.Array]:
         """Return (S after this step, seconds f[]). NaN says: not in the table."""
+        ...
+
+
+class Transit(NamedTuple):
+    """How gradients came to the server, seconds, f[T, K] each; 0 in padding.
+
+    A cycle is: pull, compute (`Trace.compute`), its own link if it has one, `ready`; then it
+    queues and moves until `Trace.arrival`, and the server is done with it at `effect`.
+    """
+
+    pull: jax.Array  # how long the pull took
+    private: jax.Array  # how long the worker's own link took
+    ready: jax.Array  # before the update: when it was put in the ingresses' queues
+    moving: jax.Array  # for how long at least one of its shards was on its way after that
+    effect: jax.Array  # before the update: when the server had folded it
+
+
+class Extras(NamedTuple):
+    """What an encoder may know of the gradient that it gets."""
+
+    worker: jax.Array  # i[]
+    step: jax.Array  # i[] the worker's own counter
+    staleness: jax.Array  # i[]
+    examples: jax.Array  # f[]
+    key: jax.Array  # key[], of (worker, step)
+    shared: jax.Array  # key[], of the step alone: the same for all workers
+
+
+class Encoder(Protocol):
+    """What a worker does to its gradient before it sends it. S is a worker's memory, any pytree.
+
+    An encoder may also have `decode(average) -> average`, what the server does to an update's
+    weighted average of messages.
+    """
+
+    def memory(self, params: Any) -> Any:
+        """Return the memory S of one worker before its first gradient."""
+        ...
+
+    def encode(self, memory: Any, gradient: Any, extras: Extras) -> tuple[Any, Any]:
+        """Return (S, message), the message a pytree like the gradient."""
         ...
 
 
@@ -119,6 +184,7 @@ class Trace:
     slot: jax.Array  # i[T, K] where the version read is kept
     into: jax.Array  # i[T] where the version that this update makes is kept
     start: jax.Array  # i[] version before the first row
+    transit: Transit | None  # how each gradient came to the server; None: without a network
     workers: int = field(metadata={"static": True})  # n
     slots: int = field(metadata={"static": True})  # how many versions are kept at once
 

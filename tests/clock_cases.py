@@ -18,7 +18,7 @@ from dtjax.policies import Rule
 from dtjax.types import DONE, EXHAUSTED, STUCK, UNTIL, Trace
 from oracle import Schedule
 
-N, STEPS, ROWS, WIDTH = 8, 48, 40, 10  # workers, columns, updates and gradients in an update
+N, STEPS, ROWS, WIDTH = 8, 52, 40, 10  # workers, columns, updates and gradients in an update
 SECONDS = ["useful", "discarded", "cancelled", "in_flight", "waiting", "communicating", "queueing"]
 KEY = jax.random.key(0)  # a recorded law draws nothing
 

@@ -18,9 +18,11 @@ ROOT = Path(__file__).parents[1]
 # it. The modules of a package are one entry.
 FLOORS = (
     ("checks", "lanes", "types", "keys"),
-    ("delays", "policies", "models", "data"),
+    ("codecs", "collectives", "sharing", "delays", "network", "compressors"),
+    ("policies", "models", "data"),
     ("cluster", "task", "theory"),
-    ("state", "arrival", "accounts", "gather", "results", "rows", "general", "fast", "arguments"),
+    ("state", "links", "cycles", "sweeps", "arrival", "accounts", "gather", "results", "rows"),
+    ("general", "fast", "arguments"),
     ("paths", "clock", "traces", "update", "trainer"),
     (
         "measures",
@@ -33,11 +35,24 @@ FLOORS = (
         "dataset",
         "study",
     ),
-    ("report", "outcomes", "gantt", "cli", "__main__"),
+    ("report", "outcomes", "gantt", "transfers", "cli_network", "cli_transfers", "cli"),
+    ("__main__",),
     ("testing", "studies", "figures", "benchmarks"),
 )
 PLACE = {name: (floor, i) for floor, row in enumerate(FLOORS) for i, name in enumerate(row)}
-KERNELS = ("state", "arrival", "accounts", "gather", "rows", "general", "update", "trainer")
+KERNELS = (
+    "state",
+    "links",
+    "cycles",
+    "sweeps",
+    "arrival",
+    "accounts",
+    "gather",
+    "rows",
+    "general",
+    "update",
+    "trainer",
+)
 KERNELS += ("fast.stream", "fast.machine", "fast.forms", "fast.workers", "fast.rounds")
 OUTSIDE = ("studies", "figures", "benchmarks")  # beside the package, on the highest floor
 LAZY = dtjax._NAMES  # what `dtjax.name` brings, and from where
@@ -109,7 +124,7 @@ def test_imports_come_from_below(name: str) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_take_laws_policies_and_models_as_arguments(name: str) -> None:
     for module, line in ours(files()[f"dtjax.{name}"]):
-        plugin = entry(module) in ("delays", "policies", "models")
+        plugin = entry(module) in ("delays", "policies", "models", "network", "compressors")
         assert not plugin or module == "dtjax.delays.law", f"{name}, line {line}: {module}"
 
 

@@ -14,8 +14,8 @@ from dtjax import checks
 from dtjax.montecarlo import count_runs, join, local_mesh, put, real_runs, spread, waves
 from dtjax.task import Task
 from dtjax.trainer import Measured, Training, advance, begin, fits, measure
-from dtjax.types import Trace
-from dtjax.update import Encoder, Rows, TrainState, rows_of
+from dtjax.types import Encoder, Trace
+from dtjax.update import Rows, TrainState, rows_of
 
 
 class Fleet:
@@ -32,6 +32,7 @@ class Fleet:
         evaluate_every: int,
         block: int = 32,
         encoder: Encoder | None = None,
+        downlink: Encoder | None = None,
         mesh: Mesh | None = None,
     ) -> None:
         """Prepare to train.
@@ -42,6 +43,7 @@ class Fleet:
             evaluate_every: gradients between two evaluations, as in `replay`.
             block: lanes a device.
             encoder: as in `replay`.
+            downlink: as in `replay`.
             mesh: as in `map_runs`.
         """
         self._mesh = local_mesh() if mesh is None else mesh
@@ -49,15 +51,17 @@ class Fleet:
         self.block = checks.integer("Fleet", "block", block, low=1)
         self._task = task
 
-        def start(task: Task, workers: int, slots: int, key: Any, rate: Any) -> Any:
-            state = begin(key, task, optimizer(rate), workers, slots, encoder)
+        def start(task: Task, workers: int, slots: int, key: Any, rate: Any, own: Any) -> Any:
+            coder = encoder if own is None else own
+            state = begin(key, task, optimizer(rate), workers, slots, coder, downlink)
             return state, measure(task, state)
 
-        def turn(task: Task, state: TrainState, key: Any, rate: Any, rows: Rows) -> Any:
-            return advance(key, state, rows, task, optimizer(rate), encoder)
+        def turn(task: Task, state: TrainState, key: Any, rate: Any, own: Any, rows: Rows) -> Any:
+            coder = encoder if own is None else own
+            return advance(key, state, rows, task, optimizer(rate), coder, downlink)
 
         self._start = lambda workers, slots: spread(
-            lambda task, key, rate: start(task, workers, slots, key, rate),
+            lambda task, key, rate, own: start(task, workers, slots, key, rate, own),
             shared=1,
             mesh=self._mesh,
         )
@@ -70,6 +74,7 @@ class Fleet:
         traces: Trace,
         rates: np.ndarray,
         progress: Callable[[int], None] | None = None,
+        encoders: Any = None,
     ) -> Training:
         """Train every run along its trace with its rate.
 
@@ -78,6 +83,8 @@ class Fleet:
             traces: of R runs.
             rates: f[R].
             progress: called after each chunk with the gradients that it used, all runs together.
+            encoders: an encoder for each run, a pytree whose leaves have a leading axis R: its
+                numbers sweep without a further compile. None: the fleet's one.
 
         Returns:
             As `replay`, on the host, with a leading axis of runs.
@@ -85,7 +92,7 @@ class Fleet:
         Raises:
             ValueError: if the numbers of runs differ.
         """
-        count = count_runs("Fleet.train", (keys, traces, rates))
+        count = count_runs("Fleet.train", (keys, traces, rates, encoders))
         fits("Fleet.train", self._task, traces)
         length, width = traces.worker.shape[1:]
         block = max(1, self.evaluate_every // width)
@@ -102,8 +109,9 @@ class Fleet:
         )
         parts = []
         for index, real in waves(count, self.block, self._mesh.size):
-            key, rate = put((keys, np.asarray(rates, float)), index, self._mesh)
-            state, first = begin_(self._task, key, rate)
+            own = (keys, np.asarray(rates, float), encoders)
+            key, rate, coder = put(own, index, self._mesh)
+            state, first = begin_(self._task, key, rate, coder)
             measured, losses = [first], []
             for chunk in range(chunks):
                 rows = jax.tree.map(
@@ -112,7 +120,7 @@ class Fleet:
                 if not rows.examples[index].any():
                     break
                 state, (loss, now) = self._turn(
-                    self._task, state, key, rate, put(rows, index, self._mesh)
+                    self._task, state, key, rate, coder, put(rows, index, self._mesh)
                 )
                 measured.append(now)
                 losses.append(loss)

@@ -12,8 +12,8 @@ from jax import lax
 
 from dtjax import checks, keys
 from dtjax.task import Task
-from dtjax.types import Trace
-from dtjax.update import Encoder, Rows, TrainState, rows_of, train
+from dtjax.types import Encoder, Trace
+from dtjax.update import Rows, TrainState, rows_of, train
 
 
 @jax.tree_util.register_dataclass
@@ -40,6 +40,7 @@ def replay(
     *,
     evaluate_every: int,
     encoder: Encoder | None = None,
+    downlink: Encoder | None = None,
     params: Any = None,
 ) -> Training:
     """Train along a trace: every gradient is computed at the version that its worker had read.
@@ -57,7 +58,10 @@ def replay(
             row's loss, and `staleness`, f[], its mean.
         evaluate_every: gradients between two evaluations, 1 or more, rounded to whole updates: one
             every max(1, evaluate_every // K) rows.
-        encoder: what workers do to their gradients; None: nothing.
+        encoder: what workers do to their gradients before they send them (`dtjax.compressors`, or
+            any object with the protocol `dtjax.types.Encoder`); None: nothing.
+        downlink: what the server does to their average before it applies and sends it; None:
+            nothing.
         params: version 0; None: `task.init`.
 
     Returns:
@@ -90,7 +94,7 @@ def replay(
     block = max(1, min(every // width, rows))
     blocks = -(-rows // block)
 
-    state = begin(key, task, optimizer, trace.workers, trace.slots, encoder, params)
+    state = begin(key, task, optimizer, trace.workers, trace.slots, encoder, downlink, params)
     spare = blocks * block - rows
     table = jax.tree.map(
         lambda leaf: jnp.pad(leaf, [(0, spare)] + [(0, 0)] * (leaf.ndim - 1)).reshape(
@@ -100,7 +104,7 @@ def replay(
     )
 
     def several(state: TrainState, rows: Rows) -> tuple[TrainState, Any]:
-        return advance(key, state, rows, task, optimizer, encoder)
+        return advance(key, state, rows, task, optimizer, encoder, downlink)
 
     first = measure(task, state)
     state, (losses, later) = lax.scan(several, state, table)
@@ -130,6 +134,7 @@ def begin(
     workers: int,
     slots: int,
     encoder: Encoder | None = None,
+    downlink: Encoder | None = None,
     params: Any = None,
 ) -> TrainState:
     """Return the state before the first update: what `replay` starts from.
@@ -141,6 +146,7 @@ def begin(
         workers: of the trace.
         slots: of the trace.
         encoder: as in `replay`.
+        downlink: as in `replay`.
         params: as in `replay`.
 
     Raises:
@@ -156,10 +162,11 @@ def begin(
         models = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], slots, axis=0), params)
     memory: Any = ()
     if encoder is not None:
-        one = encoder.init(params)
+        one = encoder.memory(params)
         memory = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], workers, axis=0), one)
-    zero = jnp.int32(0)
-    return TrainState(params, optimizer.init(params), models, memory, zero, zero, jnp.int32(-1))
+    server = () if downlink is None else downlink.memory(params)
+    zero, inner = jnp.int32(0), optimizer.init(params)
+    return TrainState(params, inner, models, memory, server, zero, zero, jnp.int32(-1))
 
 
 def advance(
@@ -169,6 +176,7 @@ def advance(
     task: Task,
     optimizer: Any,
     encoder: Encoder | None = None,
+    downlink: Encoder | None = None,
 ) -> tuple[TrainState, tuple[jax.Array, Measured]]:
     """Make the updates of some rows, then measure: one turn of `replay`, for loops on the host.
 
@@ -179,6 +187,7 @@ def advance(
         task: as in `replay`.
         optimizer: as in `replay`.
         encoder: as in `replay`.
+        downlink: as in `replay`.
 
     Returns:
         The state after the rows, the loss of each row, and the measures after the last.
@@ -186,7 +195,7 @@ def advance(
     batches = _keys(key)[1]
 
     def one(state: TrainState, row: Rows) -> tuple[TrainState, jax.Array]:
-        return train(state, row, batches, task, optimizer, encoder)
+        return train(state, row, batches, task, optimizer, encoder, downlink)
 
     state, losses = lax.scan(one, state, rows)
     return state, (losses, measure(task, state))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,29 +10,7 @@ from jax import lax
 
 from dtjax import keys
 from dtjax.task import Task
-from dtjax.types import Trace, staleness
-
-
-class Extras(NamedTuple):
-    """What an encoder may know of the gradient that it gets."""
-
-    worker: jax.Array  # i[]
-    step: jax.Array  # i[]
-    staleness: jax.Array  # i[]
-    examples: jax.Array  # f[]
-    key: jax.Array  # key[], of (worker, step)
-
-
-class Encoder(Protocol):
-    """What a worker does to its gradient before it sends it. S is a worker's memory, any pytree."""
-
-    def init(self, params: Any) -> Any:
-        """Return the memory S of one worker before its first gradient."""
-        ...
-
-    def encode(self, state: Any, gradient: Any, extras: Extras) -> tuple[Any, Any]:
-        """Return (S, message), the message a pytree like the gradient."""
-        ...
+from dtjax.types import Encoder, Extras, Trace, staleness
 
 
 class TrainState(NamedTuple):
@@ -41,7 +19,8 @@ class TrainState(NamedTuple):
     params: Any  # the newest version
     optimizer: Any
     models: Any  # leaves with a leading axis: the versions that are kept, by slot; None: one is
-    memory: Any  # leaves with leading axis n: the encoder's state of each worker; () without one
+    memory: Any  # leaves with leading axis n: the encoder's memory of each worker; () without one
+    server: Any  # the downlink's memory; () without one
     version: jax.Array  # i[]
     gradients: jax.Array  # i[] used so far
     diverged: jax.Array  # i[] version at which the loss or the step was not finite; -1: never
@@ -71,6 +50,7 @@ def train(
     task: Task,
     optimizer: Any,
     encoder: Encoder | None,
+    downlink: Encoder | None = None,
 ) -> tuple[TrainState, jax.Array]:
     """Make one update from one row of a trace.
 
@@ -81,6 +61,7 @@ def train(
         task: what is learned.
         optimizer: an optax transformation.
         encoder: what workers do to their gradients; None: nothing.
+        downlink: what the server does to their average; None: nothing.
 
     Returns:
         The state after the update, and the row's mean loss f[] (NaN in padding).
@@ -99,10 +80,17 @@ def train(
     valid = row.examples > 0
     total = jnp.sum(row.examples)
     weights = row.examples / jnp.where(total > 0, total, 1.0)
-    memory = state.memory
+    memory, server = state.memory, state.server
     if encoder is not None:
-        memory, gradients = _encode(encoder, memory, gradients, row, key)
+        goes_on = state.diverged < 0
+        memory, gradients = _encode(encoder, memory, gradients, row, key, goes_on)
     average = _weigh(weights, valid, gradients)
+    if hasattr(encoder, "decode"):
+        average = encoder.decode(average)
+    if downlink is not None:
+        nobody = jnp.int32(-1)
+        extras = _extras(key, nobody, state.version, jnp.int32(0), total)
+        server, average = downlink.encode(server, average, extras)
     loss = jnp.sum(jnp.where(valid, weights * losses, 0.0))
 
     update = optax.with_extra_args_support(optimizer).update
@@ -126,7 +114,8 @@ def train(
         params=params,
         optimizer=keep(inner, state.optimizer),
         models=models,
-        memory=keep(memory, state.memory),
+        memory=memory,
+        server=keep(server, state.server),
         version=state.version + made,
         gradients=state.gradients + jnp.sum(valid, dtype=jnp.int32),
         diverged=jnp.where(made & ~finite & (state.diverged < 0), state.version, state.diverged),
@@ -165,21 +154,36 @@ def _finite(change: Any, params: Any) -> jax.Array:
     return finite
 
 
+def _extras(
+    key: jax.Array, worker: jax.Array, step: jax.Array, stale: jax.Array, examples: jax.Array
+) -> Extras:
+    own = keys.fold(keys.fold(key, worker, step), 1)
+    return Extras(worker, step, stale, examples, own, keys.fold(key, keys.WORLD, step))
+
+
 def _encode(
-    encoder: Encoder, memory: Any, gradients: Any, row: Rows, key: jax.Array
+    encoder: Encoder, memory: Any, gradients: Any, row: Rows, key: jax.Array, goes_on: jax.Array
 ) -> tuple[Any, Any]:
-    """Encode a row's gradients one after another: a worker may have delivered two of them."""
+    """Encode a row's gradients, one after another: a worker may have delivered two of them.
+
+    The memory is written here and not chosen at the end like other state, which would touch that of
+    all the workers at every update. So that it is that of used gradients alone, an encoder must not
+    take up what is not finite.
+    """
+
+    def message(mine: Any, entry: Any) -> tuple[Any, Any]:
+        gradient, worker, step, stale, examples = entry
+        return encoder.encode(mine, gradient, _extras(key, worker, step, stale, examples))
 
     def one(memory: Any, entry: Any) -> tuple[Any, Any]:
-        gradient, worker, step, stale, examples = entry
-        own = keys.fold(key, worker, step)
+        _, worker, _, _, examples = entry
         mine = jax.tree.map(lambda leaf: leaf[worker], memory)
-        extras = Extras(worker, step, stale, examples, keys.fold(own, 1))
-        after, message = encoder.encode(mine, gradient, extras)
-        count = jax.tree.leaves(memory)[0].shape[0] if jax.tree.leaves(memory) else 0
-        place = jnp.where(examples > 0, worker, count)
-        memory = jax.tree.map(lambda all_, x: all_.at[place].set(x, mode="drop"), memory, after)
-        return memory, message
+        after, sent = message(mine, entry)
+        count = jax.tree.leaves(memory)[0].shape[0]
+        place = jnp.where((examples > 0) & goes_on, worker, count)
+        return jax.tree.map(lambda all_, x: all_.at[place].set(x, mode="drop"), memory, after), sent
 
     entries = (gradients, row.worker, row.step, row.staleness, row.examples)
+    if not jax.tree.leaves(memory):  # then their order does not matter
+        return memory, jax.vmap(lambda entry: message(memory, entry)[1])(entries)
     return lax.scan(one, memory, entries)

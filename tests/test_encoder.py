@@ -39,7 +39,7 @@ class TopK(NamedTuple):
 
     k: int
 
-    def init(self, params: jax.Array) -> Memory:
+    def memory(self, params: jax.Array) -> Memory:
         return Memory(jnp.zeros_like(params), jnp.zeros_like(params), jnp.full(3, -1.0))
 
     def encode(self, state: Memory, gradient: jax.Array, extras: Any) -> Any:
@@ -53,7 +53,7 @@ class TopK(NamedTuple):
 class Identity(NamedTuple):
     """Send gradients as they are."""
 
-    def init(self, params: Any) -> tuple[()]:
+    def memory(self, params: Any) -> tuple[()]:
         return ()
 
     def encode(self, state: tuple[()], gradient: Any, extras: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`dtjax simulate`: one schedule as text and as a picture, or statistics of many."""
+"""The command line: one schedule as text and as a picture, or statistics of many; tables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+
+from dtjax import cli_network, cli_transfers
+from dtjax.cli_network import NetworkOptions
 
 NAMES = "{bsp,asp,ssp,k-bsp,k-batch-bsp,k-asp,k-batch-asp}"
 
@@ -51,6 +54,7 @@ class Simulate:
     """Of the random times."""
     figure: Path | None = None
     """Write a Gantt chart here (.png, .pdf, .svg)."""
+    network: Annotated[NetworkOptions, tyro.conf.arg(name="")] = NetworkOptions()
 
 
 def policy_of(
@@ -88,9 +92,17 @@ def policy_of(
 
 
 def _cluster(options: Simulate) -> Any:
+    import dtjax
+
+    n, law = _law(options)
+    network = cli_network.network_of(options.network)
+    return dtjax.Cluster(n=n, delay=law, network=network)
+
+
+def _law(options: Simulate) -> tuple[int, Any]:
+    """Return the number of workers and how long they compute."""
     import numpy as np
 
-    import dtjax
     from dtjax import checks, delays
 
     ways = [bool(options.compute_times), options.table is not None, options.workers is not None]
@@ -102,8 +114,7 @@ def _cluster(options: Simulate) -> Any:
             rule = "must not be given without --workers"
             raise checks.fail("simulate", name, rule, getattr(options, name))
     if options.compute_times:
-        law = delays.deterministic(options.compute_times)
-        return dtjax.Cluster(n=len(options.compute_times), delay=law)
+        return len(options.compute_times), delays.deterministic(options.compute_times)
     if options.table is not None:
         try:
             rows = [
@@ -122,11 +133,11 @@ def _cluster(options: Simulate) -> Any:
         if np.isnan(full[:, 0]).any():
             rule = "must hold a time in the first column of each row"
             raise checks.fail("simulate", "table", rule, str(options.table))
-        return dtjax.Cluster(n=len(rows), delay=delays.recorded(full))
+        return len(rows), delays.recorded(full)
     workers = checks.integer("simulate", "workers", options.workers, low=1)
     mean = 1.0 if options.mean is None else options.mean
     shift = 0.0 if options.shift is None else options.shift
-    return dtjax.Cluster(n=workers, delay=delays.exponential(mean, shift))
+    return workers, delays.exponential(mean, shift)
 
 
 def _given(options: Simulate) -> tuple[Any, Any, Any]:
@@ -165,13 +176,13 @@ def _many(options: Simulate) -> None:
     updates = 20 if options.updates is None and options.until is None else options.updates
     keys = jax.random.split(key, options.runs)
     run = dtjax.simulate_runs(keys, cluster, policy, updates=updates, until=options.until)
-    print(report.summary(run))
+    print(report.summary(run, network=cluster.network))
     for status in sorted(set(run.status.tolist())):
         print(f"{int((run.status == status).sum())} runs: {STATUS[status]}")
 
 
-def _run(options: Simulate) -> tuple[Any, bool]:
-    """Return the run, and whether the policy makes workers wait for the update."""
+def _run(options: Simulate) -> tuple[Any, bool, Any]:
+    """Return the run, whether the policy makes workers wait for the update, and the network."""
     import dtjax
     from dtjax.types import DONE
 
@@ -179,12 +190,12 @@ def _run(options: Simulate) -> tuple[Any, bool]:
     if options.updates is not None or options.until is None:
         updates = 20 if options.updates is None else options.updates
         run = dtjax.simulate(key, cluster, policy, updates=updates, until=options.until)
-        return run, policy.distinct
+        return run, policy.distinct, cluster.network
     rows = 64
     while True:  # the trace has a fixed number of rows: take more until they are enough
         run = dtjax.simulate(key, cluster, policy, updates=rows, until=options.until)
         if int(run.status) != DONE:
-            return run, policy.distinct
+            return run, policy.distinct, cluster.network
         rows *= 4
 
 
@@ -207,7 +218,7 @@ def simulate(options: Simulate) -> None:
     if options.runs > 1:
         _many(options)
         return
-    run, holds = _run(options)
+    run, holds, network = _run(options)
     trace, accounts = run.trace, run.accounts
     times, stale = dtjax.seconds(trace), np.asarray(dtjax.staleness(trace))
     valid = np.asarray(trace.valid)
@@ -222,6 +233,8 @@ def simulate(options: Simulate) -> None:
     print(table(headers, rows, digits=7))
     print()
     fates = ("useful", "discarded", "cancelled", "in_flight", "waiting")
+    if network is not None:
+        fates += cli_network.FATES
     per_worker = [
         [w, int(accounts.started[w]), int(accounts.used[w])]
         + [float(getattr(accounts, fate)[w]) for fate in fates]
@@ -241,6 +254,7 @@ def simulate(options: Simulate) -> None:
         ["updates a second", float(accounts.update_rate)],
         ["cancelled seconds, share", float(accounts.share("cancelled"))],
         ["cancelled computations, share", float(accounts.stopped_share)],
+        *cli_network.sums(network, accounts),
     ]
     print("\n".join(f"{name}: {value:.6g}" for name, value in summary))
     if int(run.status) not in (DONE, UNTIL):
@@ -248,7 +262,7 @@ def simulate(options: Simulate) -> None:
     if options.figure is not None:
         from dtjax import gantt
 
-        gantt.draw(run, options.figure, holds=holds, title=options.policy)
+        gantt.draw(run, options.figure, holds=holds, title=options.policy, network=network)
         print(f"wrote {options.figure}")
 
 
@@ -256,6 +270,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Parse the command line and run it."""
     commands: Any = Annotated[
         Annotated[Simulate, tyro.conf.subcommand("simulate")]
+        | Annotated[cli_transfers.TransferTable, tyro.conf.subcommand("transfer-table")]
         | Annotated[_Version, tyro.conf.subcommand("version")],
         tyro.conf.arg(name=""),
     ]
@@ -264,6 +279,9 @@ def main(arguments: list[str] | None = None) -> None:
         import dtjax
 
         print(dtjax.__version__)
+        return
+    if isinstance(options, cli_transfers.TransferTable):
+        cli_transfers.run(options)
         return
     simulate(options)
 

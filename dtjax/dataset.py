@@ -8,24 +8,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtjax.accounts import FATES
-from dtjax.trainer import Training
 from dtjax.types import staleness
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from dtjax.trainer import Training
 
-def label(run: Any, training: Training, seconds: np.ndarray) -> xr.Dataset:
+
+def label(run: Any, training: Training, seconds: np.ndarray, *, network: Any = None) -> xr.Dataset:
     """Label the arrays of many runs of one setting.
 
     Args:
         run: a batch of R runs, of `dtjax.simulate`, on the host.
         training: theirs, on the host.
         seconds: f[R, E], when each evaluation was.
+        network: of the runs' cluster.
 
     Returns:
         Measures with dimensions (run, evaluation), further axes of a measure as
-        (run, evaluation, <measure>_entry), accounts (run, worker), staleness (run,).
+        (run, evaluation, <measure>_entry), accounts (run, worker), staleness (run,). With a
+        network also `bits_sent` (run,), NaN if that is not known.
     """
     import xarray as xr
 
@@ -48,7 +51,24 @@ def label(run: Any, training: Training, seconds: np.ndarray) -> xr.Dataset:
         "mean_staleness": ("run", stale.sum((1, 2)) / np.maximum(valid.sum((1, 2)), 1)),
         "max_staleness": ("run", stale.max((1, 2))),
     }
+    if network is not None:
+        bits = bits_sent(network, accounts)
+        bits = np.full(len(accounts.elapsed), np.nan) if bits is None else bits
+        values["bits_sent"] = ("run", bits, {"units": "bit", "note": "of delivered gradients"})
     return xr.Dataset(values)
+
+
+def bits_sent(network: Any, accounts: Any) -> np.ndarray | None:
+    """Count the bits of the gradients that the server has received, f64[...].
+
+    None if they are not known: the network has no payload, or one that varies by step.
+    """
+    payload = getattr(network, "payload", None)
+    if payload is None or np.size(payload) != 1:
+        return None
+    received = np.sum(accounts.used, axis=-1) + np.sum(accounts.thrown, axis=-1)
+    received = np.asarray(received + accounts.buffered, np.float64)
+    return received * np.float64(np.reshape(payload, ())).item()
 
 
 def join(grid: Sequence[Sequence[xr.Dataset]], rows: str, columns: str) -> xr.Dataset:

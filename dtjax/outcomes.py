@@ -25,7 +25,8 @@ def outcomes(whole: xr.Dataset, *, target: float, by: str = "policy") -> str:
 
     Args:
         whole: as `dtjax.dataset.label` makes it, with `target_seconds`, `rate`, `rate_warning` and
-            one dimension more.
+            one dimension more. If it has `bits_sent`, so has the table, as bytes, with the shares
+            of communicating and queueing.
         target: accuracy that `target_seconds` is about.
         by: that dimension, one row of the table each.
 
@@ -36,10 +37,13 @@ def outcomes(whole: xr.Dataset, *, target: float, by: str = "policy") -> str:
     headers = [by, "rate", f"seconds to {percent}", f"worker-s to {percent}", "accuracy"]
     headers += ["worst class", "utilisation", "gradients/s", "updates/s", "staleness mean", "max"]
     headers += ["waiting", "cancelled", "least share"]
+    linked = "bits_sent" in whole
+    if linked:
+        headers += ["communicating", "queueing", "bytes"]
     rows, notes = [], []
     for name in whole[by].values:
         one = whole.sel({by: name})
-        rows.append([str(name), *_row(one)])
+        rows.append([str(name), *_row(one), *(_links(one) if linked else [])])
         if str(one.rate_warning.values):
             notes.append(f"{name}: {one.rate_warning.values}")
         if lost := int((one.diverged.values >= 0).sum()):
@@ -68,6 +72,12 @@ def _row(one: xr.Dataset) -> list[Any]:
         f"{np.mean(one.cancelled.values.sum(-1) / total):.1%}",
         f"{np.mean(least):.1%}",
     ]
+
+
+def _links(one: xr.Dataset) -> list[Any]:
+    total = one.elapsed.values * one.sizes["worker"]
+    shares = [np.mean(one[name].values.sum(-1) / total) for name in ("communicating", "queueing")]
+    return [*(f"{share:.1%}" for share in shares), float(np.mean(one.bits_sent.values)) / 8]
 
 
 def _median(values: np.ndarray) -> str:

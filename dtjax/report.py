@@ -45,11 +45,12 @@ def _cell(value: Any, digits: int) -> str:
     return str(value)
 
 
-def summary(run: Any) -> str:
+def summary(run: Any, *, network: Any = None) -> str:
     """Lay out what many runs were like: means over the runs, with their 95 % intervals.
 
     Args:
         run: a `Summary` with statistics, with a leading axis of two runs or more.
+        network: of their cluster; None: nothing is said of communication.
 
     Raises:
         ValueError: if there are fewer runs.
@@ -59,6 +60,7 @@ def summary(run: Any) -> str:
     from dtjax.measures import mean_interval
 
     accounts, statistics = run.accounts, run.statistics
+    fates = () if network is None else ("communicating", "queueing")
     values = {
         "seconds an update": statistics.dt_mean,
         "their standard deviation": np.sqrt(statistics.dt_variance),
@@ -70,6 +72,7 @@ def summary(run: Any) -> str:
         "waiting seconds, share": accounts.share("waiting"),
         "cancelled seconds, share": accounts.share("cancelled"),
         "discarded seconds, share": accounts.share("discarded"),
+        **{f"{fate} seconds, share": accounts.share(fate) for fate in fates},
         "updates": statistics.updates,
         "seconds": accounts.elapsed,
     }

@@ -94,8 +94,10 @@ def main(options: Options) -> None:
                 row[1].axvline(middle, color=line.get_color(), linewidth=0.6, linestyle=":")
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=7, frameon=False)
+    rate = config.get("bandwidth")
+    linked = "" if rate is None else f", {rate:.3g} bits a second"
     figure.suptitle(
-        f"{config['workers']} workers, {config['runs']} runs: median and middle half; "
+        f"{config['workers']} workers{linked}, {config['runs']} runs: median and middle half; "
         f"dotted: median seconds to {config['target']:.0%} test accuracy",
         fontsize=8,
     )

@@ -57,6 +57,12 @@ class Config:
     """Probability that a slow phase begins after a fast computation (persistent world)."""
     slow_leave: float = 0.08
     """Probability that it ends after a slow computation (persistent world)."""
+    bandwidth: float | None = None
+    """Of the server's ingress, bits a second; bytes cost nothing if not given."""
+    payload: float | None = None
+    """Bits of a gradient as it is sent; 32 a parameter if not given."""
+    pull: bool = False
+    """Whether workers pull the model, 32 bits a parameter, before they compute."""
     horizon: float = 300.0
     """Simulated seconds that every policy gets."""
     target: float = 0.95
@@ -139,6 +145,7 @@ def settle(config: Config) -> Config:
         law(config, world)
     for policy in config.policies:
         rule(config, policy)
+    links(config, parameters=1)
     return config
 
 
@@ -165,7 +172,25 @@ def rule(config: Config, policy: str) -> Any:
     )
 
 
-def schedules(config: Config, world: str, keys: Any) -> Any:
+def links(config: Config, *, parameters: int) -> Any:
+    """Return the network for a model of so many parameters; None if bytes cost nothing."""
+    from dtjax import checks, network
+
+    if config.bandwidth is None:
+        for name, nothing in (("payload", None), ("pull", False)):
+            if getattr(config, name) != nothing:
+                rule = "must not be given without bandwidth"
+                raise checks.fail("tradeoff", name, rule, getattr(config, name))
+        return None
+    model = 32.0 * parameters
+    return network.star(
+        payload=model if config.payload is None else config.payload,
+        bandwidth=config.bandwidth,
+        pull=model if config.pull else None,
+    )
+
+
+def schedules(config: Config, world: str, keys: Any, network: Any = None) -> Any:
     """Simulate all policies under common random numbers: leaves [policy, run, ...]."""
     import jax
     import numpy as np
@@ -175,7 +200,9 @@ def schedules(config: Config, world: str, keys: Any) -> Any:
     from dtjax.montecarlo import map_runs
     from dtjax.types import DONE
 
-    cluster = dtjax.Cluster(n=config.workers, delay=law(config, world), examples=config.batch)
+    cluster = dtjax.Cluster(
+        n=config.workers, delay=law(config, world), examples=config.batch, network=network
+    )
     stacked = policies.stack([rule(config, policy) for policy in config.policies])
     count, lanes = len(config.policies), len(config.policies) * len(keys)
     rules = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf), len(keys), axis=0), stacked)
@@ -196,7 +223,9 @@ def schedules(config: Config, world: str, keys: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.reshape(count, len(keys), *leaf.shape[1:]), run)
 
 
-def compare(config: Config, world: str, policy: str, run: Any, fleet: Any, bar: Any) -> Any:
+def compare(
+    config: Config, world: str, policy: str, run: Any, fleet: Any, bar: Any, network: Any = None
+) -> Any:
     """Tune and report one policy in one world.
 
     Args:
@@ -206,6 +235,7 @@ def compare(config: Config, world: str, policy: str, run: Any, fleet: Any, bar: 
         run: its schedules, first those to tune on.
         fleet: trains.
         bar: progress.
+        network: of the cluster.
 
     Returns:
         One dataset of raw arrays.
@@ -247,7 +277,7 @@ def compare(config: Config, world: str, policy: str, run: Any, fleet: Any, bar: 
     result, seconds = train(reported, np.full(len(reported), choice.rate))
     mine = jax.tree.map(lambda leaf: leaf[reported], run)
     reached = target(result, seconds, "test_accuracy")
-    return label(mine, result, seconds).assign(
+    return label(mine, result, seconds, network=network).assign(
         target_seconds=("run", reached, {"units": "s", "note": "infinite: not reached"}),
         rate=choice.rate,
         rate_warning=choice.warning,
@@ -299,9 +329,10 @@ def study(config: Config) -> xr.Dataset:
     from dtjax.fleet import Fleet
 
     parts = studies.output_folder(config.out / "parts")
-    fleet = Fleet(
-        learning_task(config), optax.sgd, evaluate_every=config.evaluate_every, block=config.block
-    )
+    task = learning_task(config)
+    fleet = Fleet(task, optax.sgd, evaluate_every=config.evaluate_every, block=config.block)
+    params = jax.eval_shape(task.init, task.data, jax.random.key(0))
+    network = links(config, parameters=sum(leaf.size for leaf in jax.tree.leaves(params)))
     lanes = config.tuning_runs * len(config.rates) + config.runs
     keys = run_keys(config, "schedule")
     kept = dataclasses.replace(config, out=Path(), figure=True, policies=(), worlds=())
@@ -314,11 +345,11 @@ def study(config: Config) -> xr.Dataset:
             def compute(place: int, policy: str, world: str = world) -> xr.Dataset:
                 nonlocal runs
                 if runs is None:  # all the policies at once: one compile
-                    runs = schedules(config, world, keys)
+                    runs = schedules(config, world, keys, network)
                     used = runs.accounts.used.sum(-1).mean(-1)
                     bar.total += int(used[place:].sum() * lanes)
                 run = jax.tree.map(lambda leaf: leaf[place], runs)
-                return compare(config, world, policy, run, fleet, bar)
+                return compare(config, world, policy, run, fleet, bar, network)
 
             rows.append(
                 [

@@ -10,30 +10,14 @@ import pytest
 
 import dtjax
 import oracle
+from cli_output import TIMES, rows, simulate
 from dtjax import __main__, cli
-
-TIMES = ["--compute-times", "2", "5", "7"]
 
 
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the settings of this process alone: devices, compilation cache."""
     monkeypatch.setattr("dtjax.study.prepare", lambda **settings: None)
-
-
-def simulate(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    cli.main(["simulate", *arguments])
-    return capsys.readouterr().out
-
-
-def rows(text: str) -> tuple[list[list[str]], list[list[str]], dict[str, float]]:
-    """Cut the text in its parts: updates, workers, sums."""
-    updates, workers, sums = text.strip().split("\n\n")
-    lines = [line for line in sums.splitlines() if ": " in line and "stopped" not in line]
-    numbers = {line.split(": ")[0]: float(line.split(": ")[1]) for line in lines}
-    tables = [[line.split("  ") for line in t.splitlines()[2:]] for t in (updates, workers)]
-    cells = [[[c.strip() for c in row if c.strip()] for row in t] for t in tables]
-    return cells[0], cells[1], numbers
 
 
 # The worked numbers: options, (k, distinct, cancel, bound), update times, gradients used, a fact.

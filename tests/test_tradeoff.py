@@ -140,6 +140,33 @@ def test_the_numbers_agree_with_one_another(ran: Ran) -> None:
     assert whole.rate.isin(whole.tried).all()
 
 
+def test_a_network(ran: Ran) -> None:
+    """A push takes 0.1 seconds, and so does a pull."""
+    out = ran.out.parent / "linked"
+    linked = ["--bandwidth", "771200", "--pull", "--worlds", "exponential"]
+    code, stdout, stderr = run(ran.env, out, *SMALL, *linked, "--policies", "bsp", "asp")
+    assert code == 0, stderr
+    found = table(stdout, "exponential")
+    assert found[""] == [*COLUMNS, "communicating", "queueing", "bytes"]
+    whole = study.read(out / "tradeoff.nc").sel(world="exponential")
+    delivered = (whole.used + whole.thrown).sum("worker")
+    bits = 32 * (64 * 32 + 32 + 32 * 10 + 10)
+    for policy in ("bsp", "asp"):
+        one = whole.sel(policy=policy)
+        waits = (one.bits_sent / bits - delivered.sel(policy=policy)).values
+        assert ((waits >= 0) & (waits < 4) & (waits == np.round(waits))).all()
+        talked = one.communicating.sum("worker") / (4 * one.elapsed)
+        cells = dict(zip(found[""], found[policy], strict=True))
+        assert float(cells["communicating"].rstrip("%")) == pytest.approx(
+            100 * float(talked.mean()), 0.01
+        )
+        assert float(cells["bytes"]) == pytest.approx(float(one.bits_sent.mean()) / 8, 0.01)
+    assert bits / 771_200 == 0.1
+    assert (whole.communicating >= 0.999 * 0.2 * whole.used).all()
+    assert (whole.queueing.sum("worker") > 0).all()
+    assert (out / "tradeoff.png").exists()
+
+
 def test_the_picture(ran: Ran) -> None:
     assert (ran.out / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
 
@@ -196,6 +223,8 @@ SETTLED = [
     ({"target": 1.5}, r"target must be above 0 and at most 1, got 1\.5"),
     ({"horizon": math.inf}, "horizon must be positive and finite, got inf"),
     ({"runs": 0}, "runs must be an integer 1 or more, got 0"),
+    ({"payload": 8.0}, r"payload must not be given without bandwidth, got 8\.0"),
+    ({"pull": True}, "pull must not be given without bandwidth, got True"),
     ({"window": -1}, "window must be an integer 0 or more, got -1"),
 ]
 
@@ -214,6 +243,8 @@ def test_bad_settings(wrong: dict[str, Any], message: str) -> None:
         ("--bound -1", "bound must be an integer 0 or more, got -1"),
         ("--hidden 0", "hidden must be an integer 1 or more, got 0"),
         ("--data skewed --alpha 0", r"alpha must be positive, got 0\.0"),
+        ("--bandwidth 0", r"bandwidth must be positive, got 0\.0"),
+        ("--bandwidth 1 --payload -1", r"payload must be non-negative and finite, got -1\.0"),
         ("--mean 0", r"mean must be positive and finite, got 0\.0"),
         ("--worlds persistent --slow-enter 2", "enter must be above 0 and at most 1, got 2"),
     ],

@@ -26,9 +26,7 @@ class Network:
     latency: jax.Array  # f[] or f[n]
     pull: jax.Array  # f[] or f[n]: the transfer of the whole model
     pull_latency: jax.Array  # f[]
-    change: (
-        jax.Array | None
-    )  # f[] or f[n]: the pull of one update's change
+    change: jax.Array | None  # f[] or f[n]: the pull of one update's change
     encode: jax.Array  # f[] of the worker, after computing
     fold: jax.Array  # f[] of the server, each gradient
     apply: jax.Array  # f[] of the server, each update

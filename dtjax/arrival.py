@@ -19,8 +19,8 @@ class Record(NamedTuple):
     """What one arrival leaves for the trace."""
 
     names: jax.Array  # i[4] worker, step, version, slot
-    times: jax.Array  # f[2] seconds since the last update, seconds computed; in a trace with
-    # a network f[7]: and those of `types.Transit`, since the last update
+    times: jax.Array  # f[2] seconds since the last update, seconds computed; for a trace with a
+    # network f[5] to f[7]: and those of `types.Transit` that there are, since the last update
     dt: jax.Array  # f[] seconds since the last update, of the effect
     use: jax.Array  # b[]
     commit: jax.Array  # b[]
@@ -86,7 +86,7 @@ def arrive(
     event = Event(jnp.minimum(first, n - 1), clock.version - version)
     decided, decision = policy.decide(clock.policy, view, event)
     effect = arrival
-    if network is not None:
+    if coming is not None:
         effect = jnp.maximum(arrival, clock.links.server) + network.fold
         effect = effect + jnp.where(decision.commit, network.apply, 0.0)
         running = running & ~coming.ready & jnp.isfinite(effect)
@@ -140,17 +140,17 @@ def arrive(
     # After an arrival that is no more than that (`alive` false) now is not the arrival's time.
     age = (jnp.where(alive, arrival, clock.now) - updated[0]) - updated[1]
     times, dt, ends = [age, spent], age, clock.now
-    if network is not None:
+    if coming is not None:
         drawn = drawn + network.encode
         begun = (clock.now - since) - since_low
         cycle = links.Cycle(spent, begun, step, clock.version - version, starts)
-        queues, pull, link, (*passed, at, way) = links.move(
+        queues, pull, link, (at, *passed) = links.move(
             network, clock, coming, cycle, due, alive, ready, decision.sweep
         )
         clock = clock._replace(links=queues)
         dt = (clock.now - updated[0]) - updated[1]
         if clock.buffer.transit is not None:
-            times += [*passed, (at - updated[0]) - updated[1], way, dt]
+            times += [(at - updated[0]) - updated[1], dt, *passed]
         ends = clock.now + pull + drawn + link
     else:
         ends = clock.now + drawn
@@ -158,8 +158,8 @@ def arrive(
     if network is None or network.ordered:
         due, minima = lanes.replace(clock.due, minima, which, inside, block, ends, alive)
     else:  # of the two places of the worker, the one that was found is over
-        happens = alive | ready
-        due, minima = lanes.replace(clock.due, minima, which, inside, block, jnp.inf, happens)
+        happens, never = alive | ready, jnp.full_like(ends, jnp.inf)
+        due, minima = lanes.replace(clock.due, minima, which, inside, block, never, happens)
         place = jnp.where(ready, first + n, first)
         due, minima = lanes.put(due, minima, place, jnp.where(ready, arrival, ends), happens)
     computed, computed_low = lanes.two_sum(computed, computed_low, spent)

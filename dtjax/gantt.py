@@ -48,11 +48,11 @@ class Bar(NamedTuple):
 class Way(NamedTuple):
     """How a gradient came to the server, as `types.Transit` but since the run began."""
 
+    ready: float
+    effect: float
+    moving: float
     pull: float
     private: float
-    ready: float
-    moving: float
-    effect: float
 
 
 class Cycle(NamedTuple):
@@ -115,8 +115,8 @@ def _updated(trace: Any, holds: bool, network: Any) -> Iterator[Cycle]:
         name, compute = (int(trace.worker[t, j]), int(trace.step[t, j])), float(trace.compute[t, j])
         arrival, way, free = now - float(trace.arrival[t, j]), None, now
         if trace.transit is not None:
-            way = Way(*(float(field[t, j]) for field in trace.transit))
-            way = way._replace(ready=now - way.ready, effect=now - way.effect)
+            ready, effect, *spent = (0.0 if x is None else float(x[t, j]) for x in trace.transit)
+            way = Way(now - ready, now - effect, *spent)
         if not holds:
             free = arrival if way is None else way.effect
         done = _cycle(name, compute, arrival, free, ("useful", f"s={stale[t, j]}"), way)
@@ -136,8 +136,10 @@ def _buffered(run: Any, holds: bool, network: Any) -> Iterator[Cycle]:
     for j in range(int(clock.pending)):
         arrival, way = updated + float(clock.buffer.age[j]), None
         if network is not None:
-            way = Way(*map(float, clock.buffer.transit[j]))
-            way = way._replace(ready=updated + way.ready, effect=updated + way.effect)
+            ready, effect, moving, *rest = map(float, clock.buffer.transit[j])
+            own = iter(rest)
+            spent = (next(own) if there else 0.0 for there in links.stages(network))
+            way = Way(updated + ready, updated + effect, moving, *spent)
         effect = arrival if way is None else way.effect
         name = (int(clock.buffer.worker[j]), int(clock.buffer.step[j]))
         compute, free = float(clock.buffer.compute[j]), end if holds else effect
@@ -165,7 +167,7 @@ def _under_way(run: Any, network: Any) -> Iterator[Cycle]:
         ready = end - float(begun[w]) + float(pulls[w]) + float(spent[w]) + own
         arrival, moved = sent.get(w, (np.inf, 0.0))
         arrival += end
-        way = Way(float(pulls[w]), own, ready, moved, end)
+        way = Way(ready, end, moved, float(pulls[w]), own)
         name = (w, int(steps[w]))
         done = _cycle(name, float(spent[w]), min(arrival, end), end, ("open", ""), way)
         parts = [bar._replace(end=min(bar.end, end)) for bar in done.bars if bar.start < end]
@@ -256,9 +258,8 @@ def draw(run: Any, path: Path, *, holds: bool, title: str = "", network: Any = N
         lost = {"lost": "cancelled or discarded, all of it"}
         names = {fate: name for fate, name in (NAMES | lost).items() if fate in fates}
     rows = n + ("server" in fates)
-    lines = -(-len(names) // 3) - 1
-    size = (7.0, 0.9 + 0.42 * rows + 0.2 * lines)
-    figure, axes = plt.subplots(figsize=size, layout="constrained")
+    height = 0.9 + 0.42 * rows + 0.2 * ((len(names) - 1) // 3)
+    figure, axes = plt.subplots(figsize=(7.0, height), layout="constrained")
     for bar in shown:
         height, style = HEIGHTS.get(bar.fate, 0.72), _style(bar.fate)
         span = [(bar.start, bar.end - bar.start)]

@@ -48,7 +48,8 @@ def start(key: jax.Array, cluster: Any, policy: Any, width: int, traced: bool = 
     seconds = jnp.where(present, drawn, jnp.inf)
     transit = None
     if cluster.network is not None:
-        transit = jnp.zeros((width, 5), zero.dtype) if traced else None
+        columns = 3 + sum(links.stages(cluster.network))
+        transit = jnp.zeros((width, columns), zero.dtype) if traced else None
         drawn = drawn + cluster.network.encode
     clock = Clock(
         due=seconds,

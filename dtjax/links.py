@@ -119,6 +119,13 @@ def moving(begin: jax.Array, end: jax.Array, stop: jax.Array) -> jax.Array:
     return jnp.sum(jnp.maximum(end - jnp.maximum(begin, covered), 0.0), axis=0)
 
 
+def stages(network: Any) -> tuple[bool, bool]:
+    """Say whether a cycle has a pull, and a link of the worker's own."""
+    worker = jnp.int32(0)
+    found = network.pull_seconds(worker, worker), network.private_seconds(worker, worker)
+    return found[0] is not None, found[1] is not None
+
+
 class Coming(NamedTuple):
     """The next event."""
 
@@ -174,8 +181,8 @@ def move(
     Where others may start too (`waits`), a shared egress is given out by `begin_cycles`.
 
     Returns:
-        The queues; how long the next cycle's pull and own link take, f[] each; and the cycle's
-        pull, own link, when it was ready, and on its way: the first of `types.Transit`.
+        The queues; how long the next cycle's pull and own link take, f[] each; and of this cycle
+        when it was ready, how long on its way, and the `stages` that the network has.
     """
     links, n, now = clock.links, clock.readers.shape[0], clock.now
     known = jnp.minimum(event.worker, n - 1)
@@ -187,12 +194,15 @@ def move(
     waited = jnp.maximum((now - since) - event.way, 0.0)
     queued = lanes.two_sum(wire.queued, wire.queued_low, waited)
     talked = lanes.two_sum(wire.talked, wire.talked_low, wire.pull + (link + event.way))
-    seconds = lanes.rounded(network.pull_seconds(known, cycle.missed))
-    egress, pull = pulls(network, links, seconds[None], cycle.starts[None], now)
-    pull = pull[0]
-    if network.shared_egress:
-        egress = jnp.where(waits, links.egress, egress)
-        pull = jnp.where(waits, seconds + network.pull_latency, pull)
+    egress, pull = links.egress, jnp.zeros_like(now)
+    seconds = network.pull_seconds(known, cycle.missed)
+    if seconds is not None:
+        seconds = lanes.rounded(seconds)
+        egress, pulled = pulls(network, links, seconds[None], cycle.starts[None], now)
+        pull = pulled[0]
+        if network.shared_egress:
+            egress = jnp.where(waits, links.egress, egress)
+            pull = jnp.where(waits, seconds + network.pull_latency, pull)
     here = jnp.where(alive, event.worker, n)
     fields = Wire(pull, *talked, *queued)
     if shards is not None:
@@ -206,7 +216,9 @@ def move(
         server=jnp.where(alive, now, links.server),
         wire=lanes.put_column(links.wire, n, here, _joined(fields, shards)),
     )
-    return moved, pull, after, [wire.pull, link, since, event.way]
+    passed = [since, event.way]
+    passed += [x for x, there in zip((wire.pull, link), stages(network), strict=True) if there]
+    return moved, pull, after, passed
 
 
 def pulls(
@@ -256,18 +268,24 @@ def begin_cycles(
     """
     links, now, n = clock.links, clock.now, start.shape[0]
     workers = jnp.arange(n, dtype=jnp.int32)
-    wire, shards = links.parts(n)
-    seconds = lanes.rounded(jax.vmap(network.pull_seconds)(workers, missed))
-    seconds = jnp.broadcast_to(seconds, wire.pull.shape)
+    before, seconds = links.wire[:n], jax.vmap(network.pull_seconds)(workers, missed)
+    if seconds is None:
+        nothing = jnp.zeros_like(before)
+        return links, nothing, _own_links(network, workers, step, nothing)
+    seconds = lanes.rounded(seconds)
     if own is not None:
-        seconds = jnp.where(own, wire.pull - network.pull_latency, seconds)
+        seconds = jnp.where(own, before - network.pull_latency, seconds)
         start = start | own
     egress, pull = pulls(network, links, seconds, start, now)
     if own is not None:  # it has counted its new step already
         step = step - own
-    link = jax.vmap(own_link, in_axes=(None, 0, 0, 0))(network, workers, step, pull)
-    wire = wire._replace(pull=jnp.where(start, pull, wire.pull))
-    return links._replace(egress=egress).put(wire, shards), pull, link
+    wire = links.wire.at[:n].set(jnp.where(start, pull, before))  # `Wire.pull`
+    links = links._replace(egress=egress, wire=wire)
+    return links, pull, _own_links(network, workers, step, pull)
+
+
+def _own_links(network: Any, workers: jax.Array, step: jax.Array, like: jax.Array) -> jax.Array:
+    return jax.vmap(own_link, in_axes=(None, 0, 0, 0))(network, workers, step, like)
 
 
 def shifted(links: Links, due: jax.Array, n: int, shift: jax.Array) -> tuple[Links, jax.Array]:

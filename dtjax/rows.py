@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from dtjax.arrival import Record
+from dtjax.links import stages
 from dtjax.state import Buffer, Clock
 from dtjax.types import Trace, Transit
 
@@ -17,7 +18,7 @@ class Table(NamedTuple):
     """The entries so far, flat: entry (t, j) is at t K + j; one row to spare for the buffer."""
 
     names: jax.Array  # i[(T + 1) K, 4] worker, step, version, slot
-    times: jax.Array  # f[(T + 1) K, 2 or 7] as `Record.times`
+    times: jax.Array  # f[(T + 1) K, 2..7] as `Record.times`
     dt: jax.Array  # f[T]
     into: jax.Array  # i[T]
 
@@ -72,10 +73,12 @@ def finish(
 
     worker = entries(names[..., 0])
     transit = None
-    if times.shape[-1] > 2:
-        pull, private, ready, moving, effect = (entries(times[..., c]) for c in range(2, 7))
-        before = [entries(dt[:, None] - since) for since in (ready, effect)]
-        transit = Transit(pull, private, before[0], moving, before[1])
+    if cluster.network is not None:
+        ready, effect = (entries(dt[:, None] - times[..., c]) for c in (2, 3))
+        moving, *others = (entries(times[..., c]) for c in range(4, times.shape[-1]))
+        have = iter(others)
+        pull, private = (next(have) if there else None for there in stages(cluster.network))
+        transit = Transit(ready, effect, moving, pull, private)
     trace = Trace(
         dt=dt,
         worker=worker,

@@ -21,7 +21,7 @@ class Buffer(NamedTuple):
     slot: jax.Array  # i[K]
     age: jax.Array  # f[K] seconds from the last update to the arrival
     compute: jax.Array  # f[K] seconds computed
-    transit: jax.Array | None  # f[K, 5] as `types.Transit`, but since the last update
+    transit: jax.Array | None  # f[K, 3..5] as in `Record.times`
 
 
 class Counts(NamedTuple):

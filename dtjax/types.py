@@ -106,8 +106,11 @@ class Network(Protocol):
         """Return how long a shard is in the air after it was sent, f[]."""
         ...
 
-    def pull_seconds(self, worker: jax.Array, missed: jax.Array) -> jax.Array:
-        """Return how long the transfer of a pull takes that `missed` so many updates, f[]."""
+    def pull_seconds(self, worker: jax.Array, missed: jax.Array) -> jax.Array | None:
+        """Return how long the transfer of a pull takes that `missed` so many updates, f[].
+
+        None, whatever the arguments: pulls are free.
+        """
         ...
 
 
@@ -132,11 +135,11 @@ class Transit(NamedTuple):
     queues and moves until `Trace.arrival`, and the server is done with it at `effect`.
     """
 
-    pull: jax.Array  # how long the pull took
-    private: jax.Array  # how long the worker's own link took
     ready: jax.Array  # before the update: when it was put in the ingresses' queues
-    moving: jax.Array  # for how long at least one of its shards was on its way after that
     effect: jax.Array  # before the update: when the server had folded it
+    moving: jax.Array  # for how long at least one of its shards was on its way in between
+    pull: jax.Array | None  # how long the pull took; None: pulls are free
+    private: jax.Array | None  # how long the worker's own link took; None: there is none
 
 
 class Extras(NamedTuple):

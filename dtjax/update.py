@@ -85,8 +85,9 @@ def train(
         goes_on = state.diverged < 0
         memory, gradients = _encode(encoder, memory, gradients, row, key, goes_on)
     average = _weigh(weights, valid, gradients)
-    if hasattr(encoder, "decode"):
-        average = encoder.decode(average)
+    decode = getattr(encoder, "decode", None)
+    if decode is not None:
+        average = decode(average)
     if downlink is not None:
         nobody = jnp.int32(-1)
         extras = _extras(key, nobody, state.version, jnp.int32(0), total)

@@ -183,7 +183,7 @@ def test_many_workers_in_binary64(name: str, ordered: bool) -> None:
         apply=0.02,
     )
     with jax.enable_x64(True):
-        net = links(seconds.values(), ordered=ordered)
+        net = links([*seconds.values()], ordered=ordered)
         cluster = dtjax.Cluster(MANY, dtjax.delays.recorded(times), network=net)
         run = dtjax.simulate(jax.random.key(0), cluster, full(rule), updates=30, width=100)
         found = facts(run, MANY)

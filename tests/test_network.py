@@ -38,7 +38,8 @@ class Plain:
         self.pull, self.change, self.shared = get("pull", 0.0), get("change"), get("shared", False)
         self.latency, self.pull_latency = get("latency", 0.0), get("pull_latency", 0.0)
         self.free = self.egress = 0.0
-        self.version, self.step, self.has = 0, [0] * N, [None] * N
+        self.version, self.step = 0, [0] * N
+        self.has: list[Any] = [None] * N
         self.ready: dict[int, float] = {}
 
     def start(self, workers: list[int], now: float) -> None:
@@ -103,13 +104,13 @@ def together(net: Any) -> np.ndarray:
         return dtjax.simulate(KEY, cluster, rule, updates=UPDATES, width=N)
 
     run = jax.jit(jax.vmap(one, in_axes=(None, 0)))(cluster, rules).check(complete=True)
-    total = sum(np.asarray(getattr(run.accounts, fate)) for fate in FATES)
+    total = np.sum([getattr(run.accounts, fate) for fate in FATES], axis=0)
     elapsed = np.broadcast_to(np.asarray(run.accounts.elapsed)[:, None], total.shape)
     np.testing.assert_allclose(total, elapsed, rtol=1e-5)
     return dtjax.seconds(run.trace)
 
 
-STARS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+STARS: dict[str, tuple[Any, Any]] = {
     "payload by step": (
         {"payload": [64.0, 32.0, 16.0]},
         {"push": lambda step: [1.0, 0.5, 0.25][min(step, 2)]},
@@ -149,7 +150,8 @@ def test_a_plain_loop_gives_the_same_seconds(star: str) -> None:
     given, plain = STARS[star]
     if "pull" in plain and "latency" in plain:
         plain = plain | {"pull_latency": plain["latency"]}
-    net = network.star(**({"payload": 64.0, "bandwidth": 64.0} | given))
+    settings: dict[str, Any] = {"payload": 64.0, "bandwidth": 64.0} | given
+    net = network.star(**settings)
     rough = 0.02 if "profile" in given else 2e-5  # of the pieces that the loop sends in
     times = together(net)
     for row, (_, k, cancel) in zip(times, POLICIES.values(), strict=True):

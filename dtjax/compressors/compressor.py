@@ -136,7 +136,7 @@ class Compressor:
         return State(self.memory(params), jax.random.key(0, impl=keys.DEFAULT), jnp.int32(0))
 
     def update(
-        self, updates: Any, state: State, params: Any = None, **extra: Any
+        self, updates: Any, state: Any, params: Any = None, **extra: Any
     ) -> tuple[Any, State]:
         """Replace the gradient by what a receiver would read, as an optax transformation."""
         del params, extra
@@ -152,7 +152,7 @@ class Compressor:
             start = self.init(params)
             return start if key is None else start._replace(key=keys.plain(key))
 
-        return optax.GradientTransformation(init, self.update)
+        return optax.GradientTransformationExtraArgs(init, self.update)
 
     # Bits and bytes.
 

@@ -11,7 +11,7 @@ from dtjax.network.network import Network, in_order, per_worker
 def fixed(
     *,
     push: checks.Numbers = 0.0,
-    pull: checks.Numbers = 0.0,
+    pull: checks.Numbers | None = None,
     latency: checks.Numbers = 0.0,
     fold: checks.Numbers = 0.0,
     apply: checks.Numbers = 0.0,
@@ -26,7 +26,7 @@ def fixed(
 
     Args:
         push: f[], the same for all workers and one server; f[n], one server; or f[n, S].
-        pull: f[] or f[n], seconds before a worker computes, on a link of its own.
+        pull: f[] or f[n], seconds before a worker computes, on a link of its own; None: none.
         latency: f[] or f[n].
         fold: f[].
         apply: f[].
@@ -54,7 +54,7 @@ def fixed(
         payload=None,
         private=None,
         latency=air,
-        pull=per_worker(name, "pull", pull, checks.NON_NEGATIVE),
+        pull=None if pull is None else per_worker(name, "pull", pull, checks.NON_NEGATIVE),
         pull_latency=jnp.zeros((), float),
         change=None,
         encode=checks.real(name, "encode", encode, checks.NON_NEGATIVE, ndim=0),

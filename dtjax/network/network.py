@@ -24,7 +24,7 @@ class Network:
     payload: jax.Array | None  # f[P] bits of a worker's gradient by its step; the last one stays
     private: jax.Array | None  # f[] or f[n]: the worker's own link before the ingress; as `push`
     latency: jax.Array  # f[] or f[n]
-    pull: jax.Array  # f[] or f[n]: the transfer of the whole model
+    pull: jax.Array | None  # f[] or f[n]: the transfer of the whole model; None: free
     pull_latency: jax.Array  # f[]
     change: jax.Array | None  # f[] or f[n]: the pull of one update's change
     encode: jax.Array  # f[] of the worker, after computing
@@ -67,8 +67,10 @@ class Network:
         """Return how long a shard is in the air after it was sent, f[]."""
         return _of(self.latency, worker)
 
-    def pull_seconds(self, worker: jax.Array, missed: jax.Array) -> jax.Array:
+    def pull_seconds(self, worker: jax.Array, missed: jax.Array) -> jax.Array | None:
         """Return how long the transfer of a pull takes that `missed` so many updates, f[]."""
+        if self.pull is None:
+            return None
         whole = _of(self.pull, worker)
         if self.change is None:
             return whole

@@ -85,7 +85,7 @@ def star(
     if worker_bandwidth is not None:
         own = more / per_worker(name, "worker_bandwidth", worker_bandwidth, RATE)
     zero = jnp.zeros((), float)
-    seconds, change, late = zero, None, zero
+    seconds, change, late = None, None, zero
     if pull is None:
         for argument, value in (("pull_bandwidth", pull_bandwidth), ("pull_change", pull_change)):
             if value is not None:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from dtjax import checks, cycles, lanes
-from dtjax.state import Clock, absolute
+from dtjax.state import Clock, Pair, absolute
 from dtjax.types import ABSENT, COMPUTING
 
 FATES = ("useful", "discarded", "cancelled", "in_flight", "waiting", "communicating", "queueing")
@@ -20,6 +20,8 @@ FATES = ("useful", "discarded", "cancelled", "in_flight", "waiting", "communicat
 @dataclass(frozen=True)
 class Accounts:
     """The seconds of each worker from 0 to `elapsed`: the seven fates add up to it.
+
+    Each is measured, but for queueing, which is what the others leave.
 
     Batches of runs have leading axes.
     """
@@ -82,18 +84,18 @@ def settle(clock: Clock, network: Any = None) -> Accounts:
     of, at, tally = clock.of, clock.at, clock.tally
     present, busy = of.phase != ABSENT, of.phase == COMPUTING
     begun = jnp.where(busy, clock.begun, 0.0)
-    waited = lanes.two_sum(*tally.waited, jnp.where(present & ~busy, clock.begun, 0.0))[0]
+    waited = lanes.two_sum(*tally.waited, jnp.where(present & ~busy, clock.begun, 0.0))
     nothing = jnp.zeros_like(begun)
-    talked, queued = nothing, nothing
+    talked, queued = (nothing, nothing), nothing
     if network is not None:
         (wire, _), under_way = clock.links.parts(n), cycles.spent(network, clock, clock.now)
         begun = under_way.computed
-        talked = lanes.two_sum(wire.talked, wire.talked_low, under_way.talked)[0]
-        queued = lanes.two_sum(wire.queued, wire.queued_low, under_way.queued)[0]
+        talked = lanes.two_sum(wire.talked, wire.talked_low, under_way.talked)
+        queued = _rest(clock, waited, talked, begun)
         if network.collective:  # the last worker waits for its end, the others for the last
             all_of_them = jnp.where(present, jnp.sum(queued), 0.0)
-            waited, talked = waited + queued - all_of_them, talked + all_of_them
-            queued = nothing
+            waited = waited[0] + queued - all_of_them, nothing
+            talked, queued = (talked[0] + all_of_them, nothing), nothing
 
     buffer = clock.buffer
     order = jnp.arange(buffer.worker.shape[0], dtype=jnp.int32)
@@ -109,8 +111,8 @@ def settle(clock: Clock, network: Any = None) -> Accounts:
         discarded=tally.discarded[0],
         cancelled=tally.cancelled[0],
         in_flight=begun + held,
-        waiting=waited,
-        communicating=talked,
+        waiting=waited[0],
+        communicating=talked[0],
         queueing=queued,
         started=of.step,
         used=jnp.where(present, clock.done - tally.thrown - kept, 0),
@@ -120,3 +122,14 @@ def settle(clock: Clock, network: Any = None) -> Accounts:
         updates=clock.version,
         elapsed=absolute(clock),
     )
+
+
+def _rest(clock: Clock, waited: Pair, talked: Pair, begun: jax.Array) -> jax.Array:
+    """Return the seconds that nothing else accounts for: those of queueing."""
+    at, tally = clock.at, clock.tally
+    left = lanes.two_sum(*clock.origin, clock.now)
+    left = jnp.broadcast_to(left[0], begun.shape), jnp.broadcast_to(left[1], begun.shape)
+    computed = (at.computed, at.computed_low)
+    for spent in (*computed, *tally.cancelled, *waited, *talked, begun):
+        left = lanes.two_sum(*left, -spent)
+    return jnp.where(clock.of.phase == ABSENT, 0.0, jnp.maximum(left[0], 0.0))

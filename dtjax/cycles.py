@@ -1,4 +1,4 @@
-"""Cycles under way on a network: what they have computed, communicated and queued; their end."""
+"""Cycles under way on a network: what they have computed and communicated; their end."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ class Spent(NamedTuple):
 
     computed: jax.Array
     talked: jax.Array
-    queued: jax.Array
 
 
 def spent(network: Any, clock: Any, stop: jax.Array) -> Spent:
-    """Divide the cycles under way: what was computed, communicated and queued until `stop`.
+    """Divide the cycles under way: what was computed and communicated until `stop`.
 
     Gradients that got ready before, but whose turn has not come, are put on the ingresses: a loop
     of as many turns as there are such.
@@ -65,9 +64,7 @@ def spent(network: Any, clock: Any, stop: jax.Array) -> Spent:
     own = jnp.maximum(begun - wire.pull - seconds, 0.0)
     own = jnp.where(done, link, jnp.minimum(own, link))
     way = jnp.where(done, moving(begin, end, stop), 0.0)
-    since = (begun - wire.pull) - (seconds + link)
-    queued = jnp.where(done, jnp.maximum(since - way, 0.0), 0.0)
-    return Spent(*(jnp.where(busy, x, 0.0) for x in (computed, pulled + own + way, queued)))
+    return Spent(*(jnp.where(busy, x, 0.0) for x in (computed, pulled + own + way)))
 
 
 def drop(network: Any, clock: Any, cancel: jax.Array, others: jax.Array) -> tuple[jax.Array, Links]:
@@ -80,10 +77,7 @@ def drop(network: Any, clock: Any, cancel: jax.Array, others: jax.Array) -> tupl
     part = spent(network, clock, now)
     wire, shards = links.parts(cancel.shape[0])
     talked = lanes.two_sum(wire.talked, wire.talked_low, jnp.where(cancel, part.talked, 0.0))
-    queued = lanes.two_sum(wire.queued, wire.queued_low, jnp.where(cancel, part.queued, 0.0))
-    wire = wire._replace(
-        talked=talked[0], talked_low=talked[1], queued=queued[0], queued_low=queued[1]
-    )
+    wire = wire._replace(talked=talked[0], talked_low=talked[1])
     idle = jnp.any(cancel) & ~jnp.any(others & ~cancel)
     links = links._replace(
         free=jnp.where(idle, jnp.minimum(links.free, now), links.free),

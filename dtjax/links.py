@@ -25,8 +25,6 @@ class Wire(NamedTuple):
     pull: jax.Array  # seconds of this cycle's pull
     talked: jax.Array  # seconds of communicating in delivered and stopped cycles
     talked_low: jax.Array  # what `talked` loses by rounding
-    queued: jax.Array  # seconds of queueing in them
-    queued_low: jax.Array
 
 
 class Shards(NamedTuple):
@@ -43,7 +41,7 @@ class Links(NamedTuple):
     free: jax.Array  # f[S] the ingresses
     egress: jax.Array  # f[]
     server: jax.Array  # f[]
-    wire: jax.Array  # f[5 n] see `Wire`; f[(6 + 2 S) n] with `Shards`
+    wire: jax.Array  # f[3 n] see `Wire`; f[(4 + 2 S) n] with `Shards`
 
     def parts(self, n: int) -> tuple[Wire, Shards | None]:
         """Return the times of n workers, or of the one worker whose column `wire` is (n = 1)."""
@@ -51,7 +49,7 @@ class Links(NamedTuple):
         if fields.shape[0] == len(Wire._fields):
             return Wire(*fields), None
         S = self.free.shape[0]
-        return Wire(*fields[:5]), Shards(fields[5 : 5 + S], fields[5 + S : -1], fields[-1])
+        return Wire(*fields[:3]), Shards(fields[3 : 3 + S], fields[3 + S : -1], fields[-1])
 
     def put(self, wire: Wire, shards: Shards | None) -> Links:
         """Return the links with these times of all the workers."""
@@ -77,7 +75,7 @@ def begin(network: Any, n: int, dtype: Any) -> Links:
     zero, nothing = jnp.zeros((), dtype), jnp.zeros(n, dtype)
     never = jnp.full((network.servers, n), jnp.inf, dtype)
     shards = None if network.ordered else Shards(never, never, nothing)
-    wire = _joined(Wire(*(5 * [nothing])), shards)
+    wire = _joined(Wire(*(3 * [nothing])), shards)
     return Links(jnp.zeros(network.servers, dtype), zero, zero, wire)
 
 
@@ -191,8 +189,6 @@ def move(
     since = due
     if not network.ordered:
         since = now - (cycle.begun - wire.pull - (cycle.spent + link))
-    waited = jnp.maximum((now - since) - event.way, 0.0)
-    queued = lanes.two_sum(wire.queued, wire.queued_low, waited)
     talked = lanes.two_sum(wire.talked, wire.talked_low, wire.pull + (link + event.way))
     egress, pull = links.egress, jnp.zeros_like(now)
     seconds = network.pull_seconds(known, cycle.missed)
@@ -204,7 +200,7 @@ def move(
             egress = jnp.where(waits, links.egress, egress)
             pull = jnp.where(waits, seconds + network.pull_latency, pull)
     here = jnp.where(alive, event.worker, n)
-    fields = Wire(pull, *talked, *queued)
+    fields = Wire(pull, *talked)
     if shards is not None:
         fields = jax.tree.map(lambda new, old: jnp.where(alive, new, old), fields, wire)
         begin, end = (jnp.where(ready, x, jnp.inf) for x in (event.sent.begin, event.sent.end))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dtjax.traces import make_trace as make_trace
     from dtjax.trainer import Training as Training
     from dtjax.trainer import replay as replay
+    from dtjax.transfers import transfer_table as transfer_table
     from dtjax.types import Trace as Trace
     from dtjax.types import seconds as seconds
     from dtjax.types import staleness as staleness
@@ -48,8 +49,10 @@ _NAMES = {
     "simulate": "dtjax.clock",
     "simulate_runs": "dtjax.batches",
     "staleness": "dtjax.types",
+    "transfer_table": "dtjax.transfers",
 }
 _MODULES = (
+    "codecs",
     "collectives",
     "compressors",
     "data",
@@ -59,6 +62,7 @@ _MODULES = (
     "montecarlo",
     "network",
     "policies",
+    "sharing",
     "task",
     "testing",
     "theory",

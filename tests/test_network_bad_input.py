@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dtjax
-from dtjax import delays, network, policies
+from dtjax import compressors, delays, network, policies
 
 KEY = jax.random.key(0)
 
@@ -57,6 +57,11 @@ WRONG: list[tuple[str, Any]] = [
         lambda: dtjax.Cluster(2, delays.exponential(1.0), network=0.5),
     ),
     ("all_reduce: seconds must be non-negative", lambda: network.all_reduce(-1.0)),
+    ("all_gather: encode must be non", lambda: network.all_gather(1.0, encode=-1.0)),
+    (
+        "all_reduce: compressor must have messages that can be summed",
+        lambda: network.all_reduce(1.0, compressor=compressors.top_k(0.1)),
+    ),
 ]
 
 

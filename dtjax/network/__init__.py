@@ -4,10 +4,10 @@ A network says how long a pull lasts, how long each shard of a push occupies its
 and what the server's own work costs. The queues themselves are the clock's (`dtjax.links`).
 """
 
-from dtjax.network.all_reduce import all_reduce
+from dtjax.network.all_reduce import all_gather, all_reduce
 from dtjax.network.fixed import fixed
 from dtjax.network.network import Network
 from dtjax.network.profile import Profile
 from dtjax.network.star import star
 
-__all__ = ["Network", "Profile", "all_reduce", "fixed", "star"]
+__all__ = ["Network", "Profile", "all_gather", "all_reduce", "fixed", "star"]

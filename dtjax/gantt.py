@@ -252,8 +252,7 @@ def draw(run: Any, path: Path, *, holds: bool, title: str = "", network: Any = N
 
     end, n = float(run.accounts.elapsed), len(run.accounts.started)
     shown = [bar for bar in bars(run, holds=holds, network=network) if bar.end > bar.start]
-    fates = {bar.fate for bar in shown}
-    names = dict(list(NAMES.items())[:3])
+    fates, names = {bar.fate for bar in shown}, dict(list(NAMES.items())[:3])
     if network is not None:
         lost = {"lost": "cancelled or discarded, all of it"}
         names = {fate: name for fate, name in (NAMES | lost).items() if fate in fates}

@@ -154,6 +154,13 @@ def test_importing_loads_nothing_heavy(statement: str, absent: tuple[str, ...]) 
     assert not set(absent) & set(run.stdout.split())
 
 
+def test_importing_starts_no_device() -> None:
+    names = [name for name in files() if name.startswith("dtjax.") and "__main__" not in name]
+    code = "import importlib, jax\n" + "\n".join(f"importlib.import_module({n!r})" for n in names)
+    code += "\nassert not jax._src.xla_bridge._backends"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
 def test_files_are_short() -> None:
     long = {
         str(path.relative_to(ROOT)): length

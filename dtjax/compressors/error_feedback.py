@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -173,4 +172,6 @@ def error_feedback(
     return inside(compressor, lambda inner: ErrorFeedback(inner, number, rate))
 
 
-EXAMPLE = partial(error_feedback, top_k(0.25))
+def EXAMPLE() -> Any:  # noqa: N802
+    """Return one for the conformance suite; made here, not at import, which starts no device."""
+    return error_feedback(top_k(0.25))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -296,4 +295,6 @@ def dense_below(compressor: Any, size: int) -> DenseBelow:
     return DenseBelow(compressor, checks.integer("dense_below", "size", size))
 
 
-EXAMPLE = partial(dense_below, top_k(0.25), 5)
+def EXAMPLE() -> Any:  # noqa: N802
+    """Return one for the conformance suite; made here, not at import, which starts no device."""
+    return dense_below(top_k(0.25), 5)

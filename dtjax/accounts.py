@@ -94,7 +94,7 @@ def settle(clock: Clock, network: Any = None) -> Accounts:
         queued = _rest(clock, waited, talked, begun)
         if network.collective:  # the last worker waits for its end, the others for the last
             all_of_them = jnp.where(present, jnp.sum(queued), 0.0)
-            waited = waited[0] + queued - all_of_them, nothing
+            waited = jnp.maximum(waited[0] + queued - all_of_them, 0.0), nothing
             talked, queued = (talked[0] + all_of_them, nothing), nothing
 
     buffer = clock.buffer

@@ -111,7 +111,7 @@ def _all_together(name: str, cluster: Any, policy: Any) -> None:
     """Raise unless every update takes the gradient of every worker, as an all-reduce does."""
     k = getattr(policy, "k", 1)
     everyone = k is None or (checks.is_concrete(k) and int(k) in (cluster.n, UNBOUNDED))
-    if everyone and getattr(policy, "form", None) == "rounds":
+    if everyone and getattr(policy, "form", None) in ("rounds", "held"):
         return
     rule = "must be bsp where the network is an all-reduce: it takes a gradient of every worker"
     raise checks.fail(name, "policy", rule, policy)

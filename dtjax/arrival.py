@@ -136,7 +136,7 @@ def arrive(
     own = keys.fold(keys.plain(clock.key), first)
     worker = Worker(first, own, workers.world[0])
     state, drawn = cluster.delay.draw(_pick(clock.delay, first), worker, step, absolute(clock))
-    drawn = drawn.astype(spent.dtype)
+    drawn = lanes.known(drawn.astype(spent.dtype))
     # After an arrival that is no more than that (`alive` false) now is not the arrival's time.
     age = (jnp.where(alive, arrival, clock.now) - updated[0]) - updated[1]
     times, dt, ends = [age, spent], age, clock.now

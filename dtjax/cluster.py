@@ -73,7 +73,8 @@ def Cluster(  # noqa: N802 - a constructor: validation must not run when a pytre
 
 
 def _check_network(network: Any, n: int) -> None:
-    for method in ("push_seconds", "private_seconds", "latency_seconds", "pull_seconds"):
+    methods = ("push_seconds", "private_seconds", "latency_seconds", "pull_seconds")
+    for method in (*methods, "pull_latency_seconds"):
         if not callable(getattr(network, method, None)):
             rule = f"must be a network (it has no {method}), as those of dtjax.network"
             raise checks.fail("Cluster", "network", rule, network)

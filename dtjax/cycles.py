@@ -52,9 +52,9 @@ def spent(network: Any, clock: Any, stop: jax.Array) -> Spent:
         end = jnp.where(here[None], sent.end[:, None], end)
         return jnp.where(here, jnp.inf, left), jnp.where(there, sent.free, free), begin, end
 
-    # NaN is a time that a table does not hold: the run is over before it would matter.
-    left = jnp.where(busy & ~sending & ~jnp.isnan(ready), ready, jnp.inf)
-    seconds = jnp.where(jnp.isnan(at.seconds), jnp.inf, at.seconds)
+    # Minus infinity is a time that a table does not hold: the run is over before it would matter.
+    left = jnp.where(busy & ~sending & (ready > -jnp.inf), ready, jnp.inf)
+    seconds = jnp.where(at.seconds > -jnp.inf, at.seconds, jnp.inf)
     state = lax.while_loop(lambda s: late(s[0]), one, (left, links.free, begin, end))
     _, _, begin, end = state
     done = busy & jnp.isfinite(begin[0])

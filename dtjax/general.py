@@ -16,7 +16,7 @@ from dtjax.gather import Happened
 from dtjax.results import Run, Summary
 from dtjax.rows import begin, finish, write
 from dtjax.state import Buffer, Clock, Counts, Spans, Tally
-from dtjax.types import ABSENT, COMPUTING, DONE, EXHAUSTED, STUCK, UNTIL
+from dtjax.types import ABSENT, COMPUTING, DONE, EXHAUSTED, NEVER, STUCK, UNTIL
 
 CHUNK = 1024
 """Arrivals between two looks at whether the run is over."""
@@ -34,7 +34,7 @@ def start(key: jax.Array, cluster: Any, policy: Any, width: int, traced: bool = 
     states, drawn = jax.vmap(cluster.delay.draw, in_axes=(0, 0, None, None))(
         states, workers, jnp.int32(0), zero
     )
-    drawn = drawn.astype(zero.dtype)
+    drawn = lanes.known(drawn.astype(zero.dtype))
     none, nothing = jnp.zeros(n, jnp.int32), jnp.zeros(n, zero.dtype)
     pair = (nothing, nothing)
     some, times = jnp.full(width, -1, jnp.int32), jnp.zeros(width, zero.dtype)
@@ -78,7 +78,7 @@ def _pull(network: Any, clock: Clock, present: jax.Array, drawn: jax.Array) -> C
     """Let every worker pull version 0 before it computes."""
     n = present.shape[0]
     clock = clock._replace(links=links.begin(network, n, drawn.dtype))
-    missed = jnp.full(n, links.UNKNOWN, jnp.int32)
+    missed = jnp.full(n, NEVER, jnp.int32)
     first = jnp.zeros(n, jnp.int32)
     queues, pull, own = links.begin_cycles(network, clock, present, first, missed)
     due = jnp.where(present, clock.now + pull + drawn + own, jnp.inf)
@@ -141,8 +141,9 @@ def advance(
     horizon = (until - clock.origin[0]) - clock.origin[1]
     over = clock.version >= limit
     idle = jnp.where(jnp.isinf(next_due) & jnp.isinf(horizon), STUCK, UNTIL)
-    status = jnp.where(over, DONE, jnp.where(jnp.isnan(next_due), EXHAUSTED, idle))
-    at_end = ~over & ~jnp.isnan(next_due) & jnp.isfinite(horizon)
+    unknown = next_due == -jnp.inf
+    status = jnp.where(over, DONE, jnp.where(unknown, EXHAUSTED, idle))
+    at_end = ~over & ~unknown & jnp.isfinite(horizon)
     clock = clock._replace(
         due=clock.due[:places],
         now=jnp.where(at_end, jnp.maximum(horizon, clock.now), clock.now),

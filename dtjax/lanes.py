@@ -78,6 +78,15 @@ def total(x: jax.Array) -> jax.Array:
     return x[0]
 
 
+def known(seconds: jax.Array) -> jax.Array:
+    """Return the seconds, but minus infinity for NaN, which says that a table does not hold them.
+
+    Then they are the least of all times. Minima of NaN are not to be relied on: compiled for many
+    lanes on CPU, they may drop it.
+    """
+    return jnp.where(jnp.isnan(seconds), -jnp.inf, seconds)
+
+
 # The earliest of n times in O(sqrt n) steps: the times in blocks, and each block's minimum.
 
 
@@ -102,7 +111,7 @@ def least(times: jax.Array, minima: jax.Array) -> tuple[jax.Array, jax.Array, ja
     """Return the least time, its block, its place in the block (the first), and the block's times.
 
     Not `argmin`, which is scalar code on CPU under `vmap`; nor a mask of equal times, which would
-    make two workers arrive at once where their times tie. NaN if any time is NaN.
+    make two workers arrive at once where their times tie. No time may be NaN: see `known`.
     """
     width = times.shape[0] // minima.shape[0]
     value = jnp.min(minima)

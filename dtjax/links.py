@@ -15,9 +15,6 @@ from jax import lax
 
 from dtjax import lanes
 
-UNKNOWN = 2**20
-"""Updates that a worker has missed which has never pulled: all of them."""
-
 
 class Wire(NamedTuple):
     """The times of a worker besides `Spans`, in the order of their fields in `Links.wire`."""
@@ -193,12 +190,13 @@ def move(
     egress, pull = links.egress, jnp.zeros_like(now)
     seconds = network.pull_seconds(known, cycle.missed)
     if seconds is not None:
-        seconds = lanes.rounded(seconds)
-        egress, pulled = pulls(network, links, seconds[None], cycle.starts[None], now)
+        seconds, late = lanes.rounded(seconds), network.pull_latency_seconds(known)
+        starts = cycle.starts[None]
+        egress, pulled = pulls(network, links, seconds[None], late[None], starts, now)
         pull = pulled[0]
         if network.shared_egress:
             egress = jnp.where(waits, links.egress, egress)
-            pull = jnp.where(waits, seconds + network.pull_latency, pull)
+            pull = jnp.where(waits, seconds + late, pull)
     here = jnp.where(alive, event.worker, n)
     fields = Wire(pull, *talked)
     if shards is not None:
@@ -218,7 +216,12 @@ def move(
 
 
 def pulls(
-    network: Any, links: Links, seconds: jax.Array, starts: jax.Array, now: jax.Array
+    network: Any,
+    links: Links,
+    seconds: jax.Array,
+    late: jax.Array,
+    starts: jax.Array,
+    now: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """Let some workers pull from now on, in the order of their numbers.
 
@@ -226,6 +229,7 @@ def pulls(
         network: the links.
         links: their state.
         seconds: f[m], how long each transfer takes.
+        late: f[m], and the pull besides.
         starts: b[m], who pulls.
         now: f[].
 
@@ -233,11 +237,11 @@ def pulls(
         When the egress is free, and how long each pull takes, f[m].
     """
     if not network.shared_egress:
-        return links.egress, seconds + network.pull_latency
+        return links.egress, seconds + late
     first = jnp.maximum(now, links.egress)
     done = first + jnp.cumsum(jnp.where(starts, seconds, 0.0))
     egress = jnp.where(starts.any(), done[-1], links.egress)
-    return egress, (done - now) + network.pull_latency
+    return egress, (done - now) + late
 
 
 def begin_cycles(
@@ -268,11 +272,11 @@ def begin_cycles(
     if seconds is None:
         nothing = jnp.zeros_like(before)
         return links, nothing, _own_links(network, workers, step, nothing)
-    seconds = lanes.rounded(seconds)
+    seconds, late = lanes.rounded(seconds), jax.vmap(network.pull_latency_seconds)(workers)
     if own is not None:
-        seconds = jnp.where(own, before - network.pull_latency, seconds)
+        seconds = jnp.where(own, before - late, seconds)
         start = start | own
-    egress, pull = pulls(network, links, seconds, start, now)
+    egress, pull = pulls(network, links, seconds, late, start, now)
     if own is not None:  # it has counted its new step already
         step = step - own
     wire = links.wire.at[:n].set(jnp.where(start, pull, before))  # `Wire.pull`

@@ -83,7 +83,7 @@ def sweep(
         fresh, drawn = jax.vmap(cluster.delay.draw, in_axes=(0, 0, 0, None))(
             laws, workers, of.step, absolute(clock)
         )
-        drawn = drawn.astype(seconds.dtype)
+        drawn = lanes.known(drawn.astype(seconds.dtype))
         if network is not None:
             drawn = drawn + network.encode
         keep = jax.tree.map(lambda new, old: jnp.where(_like(need, new), new, old), fresh, laws)

@@ -17,6 +17,9 @@ import numpy as np
 ABSENT, COMPUTING, HELD, BLOCKED = -1, 0, 1, 2
 """No such worker; in a cycle; waits for the next update; waits for slower workers."""
 
+NEVER = 2**30
+"""The updates that a worker has missed which has not pulled yet: more than any number of them."""
+
 # Why a run stopped: the values of `Run.status`.
 DONE, UNTIL, EXHAUSTED, STUCK = 0, 1, 2, 3
 STATUS = {
@@ -82,7 +85,8 @@ class Policy(Protocol):
     ) -> tuple[jax.Array, jax.Array]:
         """Return (cancel b[n], start b[n]): whose work is stopped, and who starts now.
 
-        Asked only where `decision.sweep`; the deliverer's own entry is ignored.
+        Asked only where `decision.sweep`; the deliverer's own entry is ignored. With a network stop
+        the work of all the others or of none: what half of a queue does is not defined.
         """
         ...
 
@@ -91,7 +95,7 @@ class Network(Protocol):
     """Links and server: how long things last. `dtjax.network.Network` is one; so is any pytree.
 
     It also has the properties `servers` (S), `ordered`, `shared_egress` and `collective`, and the
-    numbers `pull_latency`, `encode`, `fold` and `apply`: see `dtjax.network.Network`.
+    numbers `encode`, `fold` and `apply`: see `dtjax.network.Network`.
     """
 
     def push_seconds(self, worker: jax.Array, step: jax.Array, begin: jax.Array) -> jax.Array:
@@ -109,8 +113,12 @@ class Network(Protocol):
     def pull_seconds(self, worker: jax.Array, missed: jax.Array) -> jax.Array | None:
         """Return how long the transfer of a pull takes that `missed` so many updates, f[].
 
-        None, whatever the arguments: pulls are free.
+        `NEVER`: it has not pulled yet. None, whatever the arguments: pulls are free.
         """
+        ...
+
+    def pull_latency_seconds(self, worker: jax.Array) -> jax.Array:
+        """Return how long a pull takes besides its transfer, f[]."""
         ...
 
 

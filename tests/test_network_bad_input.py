@@ -57,6 +57,17 @@ WRONG: list[tuple[str, Any]] = [
         lambda: dtjax.Cluster(2, delays.exponential(1.0), network=0.5),
     ),
     ("all_reduce: seconds must be non-negative", lambda: network.all_reduce(-1.0)),
+    (
+        "push and latency must be for one number of workers",
+        lambda: network.fixed(push=[1.0, 2.0, 3.0], latency=[0.0, 5.0]),
+    ),
+    (
+        "private and latency must be for one number of workers",
+        lambda: network.star(
+            payload=1.0, bandwidth=1.0, worker_bandwidth=[1.0, 1.0], latency=[0.0, 1.0, 1.0]
+        ),
+    ),
+    ("profile must be", lambda: network.star(payload=1.0, bandwidth=1.0, profile=3)),
     ("all_gather: encode must be non", lambda: network.all_gather(1.0, encode=-1.0)),
     (
         "all_reduce: compressor must have messages that can be summed",

@@ -79,7 +79,7 @@ class Machine:
         zero = jnp.zeros((), float)
         draw = jax.vmap(self.law.draw, in_axes=(0, 0, 0, None))
         states, seconds = draw(states, self.workers, step, zero)
-        return states, seconds.astype(zero.dtype)
+        return states, lanes.known(seconds.astype(zero.dtype))
 
     def arrive(self, at: Stream, horizon: jax.Array, number: Number) -> tuple[Stream, Arrivals]:
         """Take one arrival, unless the run is over: then nothing changes."""
@@ -103,7 +103,7 @@ class Machine:
         worker = Worker(first, keys.fold(self.key, first), self.workers.world[0])
         mine = jax.tree.map(lambda leaf: leaf[first], at.delay)
         state, drawn = self.law.draw(mine, worker, old.step, jnp.zeros((), float))
-        drawn = drawn.astype(now.dtype)
+        drawn = lanes.known(drawn.astype(now.dtype))
 
         newest = number.row + number.last
         event = Event(first, old.step, drawn, real, real & number.last, newest, self.rules.bound)

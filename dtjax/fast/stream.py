@@ -126,8 +126,9 @@ def run(
     due, end = jnp.min(at.minima), horizon(sums.origin)
     idle = jnp.where(jnp.isinf(due) & jnp.isinf(end), STUCK, UNTIL)
     over = made >= rules.limit
-    status = jnp.where(over, DONE, jnp.where(jnp.isnan(due), EXHAUSTED, idle)).astype(jnp.int32)
-    at_end = ~over & ~jnp.isnan(due) & jnp.isfinite(end)
+    unknown = due == -jnp.inf
+    status = jnp.where(over, DONE, jnp.where(unknown, EXHAUSTED, idle)).astype(jnp.int32)
+    at_end = ~over & ~unknown & jnp.isfinite(end)
     now = jnp.where(at_end, jnp.maximum(end, 0.0), 0.0)
 
     version, pending = made // rules.k, made % rules.k

@@ -49,8 +49,9 @@ def fixed(
     if shards.ndim > 2 or (shards.ndim and 0 in shards.shape):
         raise checks.fail(name, "push", "must have shape (), (n,) or (n, S)", shards.shape)
     air = per_worker(name, "latency", latency, checks.NON_NEGATIVE)
+    table = shards[None] if not shards.ndim else shards.reshape(shards.shape[0], -1)
     return Network(
-        push=shards[None] if not shards.ndim else shards.reshape(shards.shape[0], -1),
+        push=table,
         payload=None,
         private=None,
         latency=air,
@@ -61,5 +62,5 @@ def fixed(
         fold=checks.real(name, "fold", fold, checks.NON_NEGATIVE, ndim=0),
         apply=checks.real(name, "apply", apply, checks.NON_NEGATIVE, ndim=0),
         profile=None,
-        ordered=in_order(shards, air),
-    )
+        ordered=in_order(table, air),
+    ).checked(name)

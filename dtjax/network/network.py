@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from dtjax import checks
 from dtjax.network.profile import Profile
+from dtjax.types import NEVER
 
 
 @jax.tree_util.register_dataclass
@@ -25,7 +26,7 @@ class Network:
     private: jax.Array | None  # f[] or f[n]: the worker's own link before the ingress; as `push`
     latency: jax.Array  # f[] or f[n]
     pull: jax.Array | None  # f[] or f[n]: the transfer of the whole model; None: free
-    pull_latency: jax.Array  # f[]
+    pull_latency: jax.Array  # f[] or f[n]
     change: jax.Array | None  # f[] or f[n]: the pull of one update's change
     encode: jax.Array  # f[] of the worker, after computing
     fold: jax.Array  # f[] of the server, each gradient
@@ -46,10 +47,26 @@ class Network:
     @property
     def workers(self) -> int | None:
         """For how many workers it is made; None: for any number."""
-        if self.push.ndim == 2:
-            return self.push.shape[0]
-        own = (self.private, self.latency, self.pull)
-        return next((x.shape[0] for x in own if x is not None and x.ndim), None)
+        found = self._lengths
+        return next(iter(found.values()), None)
+
+    @property
+    def _lengths(self) -> dict[str, int]:
+        """For how many workers each field is made that is made for some."""
+        found = {"push": self.push.shape[0]} if self.push.ndim == 2 else {}
+        for name in ("private", "latency", "pull", "pull_latency", "change"):
+            value = getattr(self, name)
+            if value is not None and value.ndim:
+                found[name] = value.shape[0]
+        return found
+
+    def checked(self, function: str) -> Network:
+        """Return the network; raise if its fields are made for different numbers of workers."""
+        found = self._lengths
+        if len(set(found.values())) > 1:
+            rule = "must be for one number of workers"
+            raise checks.fail(function, " and ".join(found), rule, found)
+        return self
 
     def push_seconds(self, worker: jax.Array, step: jax.Array, begin: jax.Array) -> jax.Array:
         """Return how long each shard occupies its ingress, f[S], if it begins at f[S] seconds."""
@@ -74,7 +91,12 @@ class Network:
         whole = _of(self.pull, worker)
         if self.change is None:
             return whole
-        return jnp.minimum(whole, missed * _of(self.change, worker))
+        part = jnp.minimum(whole, missed * _of(self.change, worker))
+        return jnp.where(missed < NEVER, part, whole)
+
+    def pull_latency_seconds(self, worker: jax.Array) -> jax.Array:
+        """Return how long a pull takes besides its transfer, f[]."""
+        return _of(self.pull_latency, worker)
 
     def _sized(self, seconds: jax.Array, step: jax.Array) -> jax.Array:
         if self.payload is None:
@@ -94,19 +116,22 @@ def per_worker(name: str, argument: str, value: checks.Numbers, rule: checks.Rul
     return numbers
 
 
-def in_order(push: jax.Array, latency: jax.Array) -> bool:
+def in_order(push: jax.Array, latency: jax.Array, payload: jax.Array | None = None) -> bool:
     """Whether arrivals follow readiness, as far as that is known without tracing.
 
-    Where every worker sends alike, each ingress keeps the order, and so do the last shards. With
-    pushes of different lengths that holds for one ingress, if none takes no time at all: a push of
-    no time that waited arrives together with the one before it, where the lower worker is first.
+    Each ingress keeps the order in which gradients got ready, so the last shards of them do. Only
+    where the latencies differ may one overtake another; and where a push may take no time, it can
+    arrive together with the one before it, which the lower worker must then be before.
     """
     known = checks.is_concrete(latency)
     if latency.ndim and not (known and bool((latency == latency[:1]).all())):
         return False
-    if not push.ndim:
+    sizes = jnp.ones(1) if payload is None else payload
+    concrete = checks.is_concrete((push, sizes))
+    if concrete and bool((push > 0).all()) and bool((sizes > 0).all()):
         return True
-    if not checks.is_concrete(push):
+    # Where all send alike, pushes of no time are never queued behind others.
+    alike = push.ndim < 2 or (checks.is_concrete(push) and bool((push == push[:1]).all()))
+    if sizes.size > 1 and not (checks.is_concrete(sizes) and bool((sizes > 0).all())):
         return False
-    alike = bool((push == push[:1]).all())
-    return alike or ((push.ndim == 1 or push.shape[1] == 1) and bool((push > 0).all()))
+    return alike

@@ -50,8 +50,11 @@ def make_profile(name: str, profile: Any, period: checks.Numbers | None) -> Prof
         if period is not None:
             raise checks.fail(name, "period", "must not be given without `profile`", period)
         return None
-    start, factor = (np.asarray(x, np.float64) for x in profile)
     rule = "must be (seconds rising from 0, as many factors, none negative, the last positive)"
+    try:
+        start, factor = (np.asarray(x, np.float64) for x in profile)
+    except (TypeError, ValueError):
+        raise checks.fail(name, "profile", rule, profile) from None
     good = start.ndim == 1 and start.shape == factor.shape and start.size
     good = good and start[0] == 0 and (np.diff(start) > 0).all() and np.isfinite(start).all()
     good = good and (factor >= 0).all() and np.isfinite(factor).all() and factor[-1] > 0

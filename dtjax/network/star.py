@@ -39,8 +39,7 @@ def star(
         payload: bits of a gradient as it is sent: f[], or f[P] by the worker's step (the last one
             stays), as of `compressor.bits(params, step)`.
         bandwidth: of a server's ingress, bits a second, f[] or f[S]; may be infinite.
-        latency: seconds in the air, f[] or f[n], of a push and (its mean) of a pull that is not
-            free.
+        latency: seconds in the air, f[] or f[n], of a push, and of a pull that is not free.
         servers: S, each with an ingress of its own; static.
         shares: f[S], each server's part of the model, summing to 1; None: equal parts.
         worker_bandwidth: of a link of the worker's own before the ingress, f[] or f[n]; the whole
@@ -97,7 +96,7 @@ def star(
         down = jnp.sum(jnp.broadcast_to(rate, (S,)))
         if pull_bandwidth is not None:
             down = per_worker(name, "pull_bandwidth", pull_bandwidth, RATE)
-        seconds, late = whole * more / down, jnp.mean(air)
+        seconds, late = whole * more / down, air
         if pull_change is not None:
             part = checks.real(name, "pull_change", pull_change, checks.NON_NEGATIVE, ndim=0)
             change = part * more / down
@@ -113,9 +112,9 @@ def star(
         fold=checks.real(name, "fold", fold, checks.NON_NEGATIVE, ndim=0),
         apply=checks.real(name, "apply", apply, checks.NON_NEGATIVE, ndim=0),
         profile=make_profile(name, profile, period),
-        ordered=in_order(jnp.zeros(()), air),
+        ordered=in_order(parts * more / rate, air, bits.reshape(-1)),
         shared_egress=bool(shared_egress),
-    )
+    ).checked(name)
 
 
 def _shares(name: str, shares: checks.Numbers, servers: int) -> jax.Array:

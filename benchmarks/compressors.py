@@ -130,7 +130,7 @@ def replays(options: Options) -> list[Replayed]:
         encoders[name, False] = made
         if made.family != compressors.UNBIASED and not hasattr(made, "decode"):
             encoders[name, True] = compressors.error_feedback(made)
-    calls = {}
+    calls: dict[str, Callable[[], Any]] = {}
     for name, encoder in encoders.items():
         call = jax.jit(train(encoder)).lower(keys, traces).compile()
         calls["/".join(map(str, name))] = lambda call=call: jax.block_until_ready(

@@ -6,6 +6,7 @@ python -m benchmarks.links --out results/links.json
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,7 +80,7 @@ def main(options: Options) -> None:
             width = rule.width(n)
             updates = -(-options.arrivals // width)
             for collect in ("statistics", "trace"):
-                calls = {}
+                calls: dict[str, Callable[[], Any]] = {}
                 for name, net in networks(n, options.servers).items():
                     cluster = dtjax.Cluster(n=n, delay=delays.exponential(1.0), network=net)
                     one = _one(cluster, rule, updates, collect)

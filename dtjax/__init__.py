@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dtjax.trainer import Training as Training
     from dtjax.trainer import replay as replay
     from dtjax.transfers import transfer_table as transfer_table
+    from dtjax.trees import pytree as pytree
     from dtjax.types import Trace as Trace
     from dtjax.types import seconds as seconds
     from dtjax.types import staleness as staleness
@@ -42,6 +43,7 @@ _NAMES = {
     "Task": "dtjax.task",
     "Training": "dtjax.trainer",
     "make_trace": "dtjax.traces",
+    "pytree": "dtjax.trees",
     "replay": "dtjax.trainer",
     "resume": "dtjax.clock",
     "seconds": "dtjax.types",

@@ -10,13 +10,14 @@ import jax.numpy as jnp
 
 from dtjax import checks, cycles, lanes
 from dtjax.state import Clock, Pair, absolute
+from dtjax.trees import pytree
 from dtjax.types import ABSENT, COMPUTING
 
 FATES = ("useful", "discarded", "cancelled", "in_flight", "waiting", "communicating", "queueing")
 """What a second of a worker can be; they add up."""
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Accounts:
     """The seconds of each worker from 0 to `elapsed`: the seven fates add up to it.

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 
 from dtjax import checks
 from dtjax.delays.law import check_law
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class _Cluster:
     """See `Cluster`."""

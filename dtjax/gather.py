@@ -10,12 +10,13 @@ import jax.numpy as jnp
 
 from dtjax import lanes
 from dtjax.state import Pair
+from dtjax.trees import pytree
 
 COLLECT = ("trace", "statistics", "seconds")
 """What `simulate` can keep."""
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Statistics:
     """The updates of a run in a few numbers; batches of runs have leading axes.

@@ -11,10 +11,11 @@ import numpy as np
 from dtjax.accounts import Accounts
 from dtjax.gather import Statistics
 from dtjax.state import Clock
+from dtjax.trees import pytree
 from dtjax.types import EXHAUSTED, STATUS, STUCK, UNTIL, Trace
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Run:
     """What a simulation gives that keeps its trace; batches of runs have leading axes."""
@@ -37,7 +38,7 @@ class Run:
         return self
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Summary:
     """What a simulation gives without its trace; batches of runs have leading axes.

@@ -13,12 +13,13 @@ import numpy as np
 from dtjax import checks, keys
 from dtjax.data.partition import Partition
 from dtjax.data.splits import Data
+from dtjax.trees import pytree
 
 if TYPE_CHECKING:
     from dtjax.models.model import Model
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Task:
     """A learning problem as pure functions over data: the trainer sees nothing else of it.

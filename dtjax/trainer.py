@@ -12,11 +12,12 @@ from jax import lax
 
 from dtjax import checks, keys
 from dtjax.task import Task
+from dtjax.trees import pytree
 from dtjax.types import Encoder, Trace
 from dtjax.update import Rows, TrainState, rows_of, train
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Training:
     """What a replay gives, with E evaluations; batches of runs have leading axes.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dtjax import checks, codecs, report
+from dtjax.compressors.top_k import count
 
 _SCALE_BITS = 32
 _WHOLE = 1e5  # milliseconds
@@ -73,8 +74,9 @@ def transfer_table(
     """Tabulate how long one gradient is on the wire, by format: bits / bandwidth, no latency.
 
     Rows: fp32, fp16, int8, two bits (ternary), one bit (signs), and the k largest entries as fp32
-    values with their indices, k = max(1, floor(kept d)) of a tensor's d entries. Values are packed
-    without gaps, also between tensors.
+    values with their indices, k = max(1, floor(kept d)) of a tensor's d entries, as `top_k` counts
+    them (in binary32, where millions are kept, it may be a few more). Values are packed without
+    gaps, also between tensors.
 
     Args:
         parameters: entries of the gradient, counted as one tensor by the last row; or the sizes of
@@ -126,7 +128,7 @@ def transfer_table(
         (label, entries * bits + (tensors * _SCALE_BITS if scales and quantised else 0))
         for label, bits, quantised in _FORMATS
     ]
-    largest = [max(1, int(kept * size)) for size in sizes]
+    largest = [count(np.float64(kept), size) for size in sizes]
     sparse = 32 * sum(largest) + sum(
         codecs.index_bits(indices, size, k) for size, k in zip(sizes, largest, strict=True)
     )

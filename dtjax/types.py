@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dtjax.trees import pytree
+
 # What a worker is doing: the values of `Clock.phase`.
 ABSENT, COMPUTING, HELD, BLOCKED = -1, 0, 1, 2
 """No such worker; in a cycle; waits for the next update; waits for slower workers."""
@@ -177,7 +179,7 @@ class Encoder(Protocol):
         ...
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Trace:
     """Who contributed what to each update: the data between clock and trainer.

@@ -18,6 +18,7 @@ import numpy as np
 from dtjax import checks, compressors
 from dtjax.compressors.ef21 import Estimate
 from dtjax.compressors.error_feedback import Residual
+from dtjax.trees import pytree
 
 if TYPE_CHECKING:
     from dtjax.task import Task
@@ -83,7 +84,7 @@ def encoder_of(compressor: Any, memory: str) -> Any:
     return Probed(compressors.error_feedback(compressor, decay=float(memory == FEEDBACK)))
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Probed:
     """A compressor of `params["model"]` that reports into `params["probe"]`, see `probed`."""
@@ -109,7 +110,7 @@ class Probed:
         return after, {"model": message, "probe": jnp.stack(probe)}
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Voted(Probed):
     """The same for a compressor whose server decodes."""

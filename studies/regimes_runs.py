@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
+from dtjax.trees import pytree
+
 if TYPE_CHECKING:
     from studies.regimes import Config
 
@@ -44,7 +46,7 @@ class Trained(NamedTuple):
     measures: dict[str, np.ndarray]  # f[L, E]
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Choice:
     """An encoder that is one of several, by a number: one compile for all of them."""

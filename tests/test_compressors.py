@@ -11,6 +11,7 @@ import pytest
 from dtjax import compressors
 from dtjax.compressors.identity import Identity
 from dtjax.testing import check_compressor
+from dtjax.trees import pytree
 
 EXAMPLES = {}
 for module in pkgutil.iter_modules(compressors.__path__):
@@ -85,6 +86,27 @@ class TooFewBits(Identity):
     ],
 )
 def test_a_broken_one_fails(broken, words):
-    kind = jax.tree_util.register_dataclass(dataclass(frozen=True)(broken))
+    kind = pytree(dataclass(frozen=True)(broken))
     with pytest.raises(AssertionError, match=words):
         check_compressor(kind())
+
+
+def test_zeros_that_dgc_sends_to_fill_k_are_counted():
+    compressor, x = compressors.dgc(0.5), jnp.eye(1, 8, 3)[0]
+    message = compressor.compress(compressor.array_memory(x), x, None, jnp.int32(0))[1]
+    data = compressor.pack(x, jax.random.key(0))
+    assert compressor.message_bits(message) == 4 * 64 == 8 * len(data)
+
+
+def test_a_memory_is_kept_by_the_paths_of_the_tensors():
+    params = {"layer": {"w": jnp.zeros((2, 3)), "b": jnp.zeros(3)}}
+    compressor = compressors.error_feedback(compressors.top_k(0.25))
+    memory = compressor.memory(params)
+    assert set(memory) == {"['layer']['w']", "['layer']['b']"}
+    turned = {"layer": {"w": jnp.zeros((3, 2)), "b": jnp.zeros(3)}}
+    for call in (
+        lambda: compressor.compress_tree(memory, turned, jax.random.key(0), jnp.int32(0)),
+        lambda: compressor.pack(turned, jax.random.key(0), memory=memory),
+    ):
+        with pytest.raises(ValueError, match="ErrorFeedback: memory must be of tensors like"):
+            call()

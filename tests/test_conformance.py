@@ -18,6 +18,7 @@ from dtjax import delays, policies
 from dtjax.delays import Memoryless
 from dtjax.policies import FACTORIES
 from dtjax.testing import check_delay, check_policy
+from dtjax.trees import pytree
 from dtjax.types import COMPUTING, HELD, Decision
 from law_samples import examples
 
@@ -78,7 +79,7 @@ def test_what_is_none_is_compiled_out(name: str) -> None:
 # Laws and policies that break one rule each.
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Law(Memoryless):
     """1 + scale E."""
@@ -103,7 +104,7 @@ class Unregistered(Law):
 def broken(**methods: Any) -> Any:
     """Return such a law with other methods."""
     cls = type("Broken", (Law,), methods)
-    return jax.tree_util.register_dataclass(cls, ["scale"], [])(jnp.float32(0.5))
+    return pytree(cls)(jnp.float32(0.5))
 
 
 def drawn(seconds: Callable[..., Any], init: Any = (), moved: Any = ()) -> Any:
@@ -157,7 +158,7 @@ def test_a_draw_that_is_not_an_entry_of_a_table() -> None:
         check_delay(drawn(count))
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Custom:
     """No rule: its k-th update waits for k gradients, `most` at most; or it does nothing right."""
@@ -186,7 +187,7 @@ class Custom:
 def other(**methods: Any) -> Any:
     """Return such a policy with other methods."""
     cls = type("Other", (Custom,), methods)
-    return jax.tree_util.register_dataclass(cls, ["most", "uses", "commits"], [])(3)
+    return pytree(cls)(3)
 
 
 def decide(**fields: Any) -> Callable[..., Any]:

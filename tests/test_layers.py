@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 # A module or package imports those of lower floors, and on its own floor those that stand before
 # it. The modules of a package are one entry.
 FLOORS = (
-    ("checks", "lanes", "types", "keys"),
+    ("trees", "checks", "lanes", "types", "keys"),
     ("codecs", "collectives", "sharing", "delays", "network", "compressors"),
     ("policies", "models", "data"),
     ("cluster", "task", "theory"),

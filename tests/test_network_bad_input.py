@@ -12,6 +12,7 @@ import dtjax
 from dtjax import compressors, delays, network, policies
 
 KEY = jax.random.key(0)
+WORD: Any = 3  # of no use as what it is given for
 
 WRONG: list[tuple[str, Any]] = [
     ("bandwidth must be positive, got 0", lambda: network.star(payload=0.0, bandwidth=0.0)),
@@ -67,7 +68,7 @@ WRONG: list[tuple[str, Any]] = [
             payload=1.0, bandwidth=1.0, worker_bandwidth=[1.0, 1.0], latency=[0.0, 1.0, 1.0]
         ),
     ),
-    ("profile must be", lambda: network.star(payload=1.0, bandwidth=1.0, profile=3)),
+    ("profile must be", lambda: network.star(payload=1.0, bandwidth=1.0, profile=WORD)),
     ("all_gather: encode must be non", lambda: network.all_gather(1.0, encode=-1.0)),
     (
         "all_reduce: compressor must have messages that can be summed",

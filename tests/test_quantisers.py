@@ -178,6 +178,19 @@ def test_majority() -> None:
     np.testing.assert_array_equal(vote["w"], [1, 0, -1, np.nan])
 
 
+def test_a_majority_is_of_what_is_voted_on() -> None:
+    average = {"b": jnp.array([0.2, -0.4]), "w": jnp.array([[0.5, 0.0, -0.25]])}
+    for scope in (c.whole, lambda inner: c.dense_below(inner, 1)):
+        vote = scope(c.majority_sign()).decode(average)
+        np.testing.assert_array_equal(vote["b"], [1, -1])
+        np.testing.assert_array_equal(vote["w"], [[1, 0, -1]])
+    vote = c.dense_below(c.whole(c.majority_sign()), 3).decode(average)
+    np.testing.assert_array_equal(vote["b"], average["b"])
+    np.testing.assert_array_equal(vote["w"], [[1, 0, -1]])
+    assert not hasattr(c.whole(c.int8()), "decode")
+    assert not hasattr(c.dense_below(c.int8(), 3), "decode")
+
+
 FLOATS = {
     "fp16": (np.float16, 2.0**-11, 2.0**-14, 65504.0, 65520.0),
     "bf16": (jnp.bfloat16, 2.0**-8, 2.0**-126, 3.3895e38, 3.3962e38),

@@ -13,6 +13,7 @@ import pytest
 
 import dtjax
 from dtjax import data, delays, models, policies, theory
+from dtjax.trees import pytree
 from dtjax.types import STUCK, UNTIL
 
 KEY = jax.random.key(0)
@@ -20,7 +21,7 @@ FOUR = dtjax.Cluster(4, delays.exponential(1.0))
 simulate: Any = dtjax.simulate
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Lame(delays.Memoryless):
     """Worker 0 is a hundred times slower than `isf` says."""
@@ -35,7 +36,7 @@ class Lame(delays.Memoryless):
         return state, seconds * jnp.where(worker.index == 0, 100.0, 1.0)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Lost(delays.Memoryless):
     """One computation in five never ends."""

@@ -11,8 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dtjax.trees import pytree
 
-@jax.tree_util.register_dataclass
+
+@pytree
 @dataclass(frozen=True)
 class Exponential:
     rate: Any
@@ -28,7 +30,7 @@ class Exponential:
         return self.shift - jnp.log(q) / self.rate
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Uniform:
     low: Any
@@ -44,7 +46,7 @@ class Uniform:
         return self.high - (self.high - self.low) * q
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Pareto:
     shape: Any
@@ -61,7 +63,7 @@ class Pareto:
         return self.scale * q ** (-1 / self.shape)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Weibull:
     shape: Any
@@ -76,7 +78,7 @@ class Weibull:
         return (-jnp.log(q)) ** (1 / self.shape)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Discrete:
     values: Any  # f[m] increasing

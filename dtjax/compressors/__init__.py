@@ -5,6 +5,7 @@ from dtjax.compressors.compressor import CONTRACTIVE as CONTRACTIVE
 from dtjax.compressors.compressor import NEITHER as NEITHER
 from dtjax.compressors.compressor import UNBIASED as UNBIASED
 from dtjax.compressors.compressor import Compressor as Compressor
+from dtjax.compressors.dense_below import dense_below as dense_below
 from dtjax.compressors.dgc import dgc as dgc
 from dtjax.compressors.ef21 import ef21 as ef21
 from dtjax.compressors.error_feedback import error_feedback as error_feedback
@@ -23,7 +24,6 @@ from dtjax.compressors.power_sgd import power_sgd_round as power_sgd_round
 from dtjax.compressors.qsgd import qsgd as qsgd
 from dtjax.compressors.random_k import random_k as random_k
 from dtjax.compressors.scaled_sign import scaled_sign as scaled_sign
-from dtjax.compressors.scope import dense_below as dense_below
 from dtjax.compressors.scope import whole as whole
 from dtjax.compressors.terngrad import terngrad as terngrad
 from dtjax.compressors.threshold import threshold as threshold

@@ -16,9 +16,10 @@ from dtjax.compressors.error_feedback import require_forgetful
 from dtjax.compressors.natural import natural
 from dtjax.compressors.scope import innermost, inside
 from dtjax.compressors.top_k import Sparsifier, top_k
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Composition(Compressor):
     """See `compose`."""
@@ -55,11 +56,6 @@ class Composition(Compressor):
     def remembers(self) -> bool:
         """That of the quantiser."""
         return self.quantiser.remembers
-
-    @property
-    def keeps_zero(self) -> bool:
-        """True."""
-        return True
 
     def constant(self, shape: tuple[int, ...]) -> Any:
         """Return omega or delta of both; None: not known, or above the step from 1 to 0."""
@@ -127,11 +123,15 @@ def compose(sparsifier: Any, quantiser: Any) -> Any:
     omega = (1 + omega_S) (1 + omega_Q) - 1; both contractive: delta = delta_S delta_Q; S
     contractive, Q unbiased: delta = delta_S (1 - omega_Q) where that is positive.
 
+    The places that were kept are not in a message, where the quantiser may have put zeros: of
+    Golomb-Rice indices, and of `threshold`, `message_bits` is a bound.
+
     Args:
         sparsifier: `top_k` or `random_k`. Workers draw places of their own where the quantiser
             rounds at random: with shared random numbers its noise would not average out.
         quantiser: a compressor that keeps zeros and does not look at them (`keeps_zero`), without a
-            memory of what was not sent.
+            memory of what was not sent: `natural`, `int8`, those of floats, `qsgd` with
+            `bucket=None`, or `terngrad` with `clip=None`.
 
     Returns:
         A compressor; where the sparsifier is in `whole` or `dense_below`, these are outermost.
@@ -154,7 +154,8 @@ def compose(sparsifier: Any, quantiser: Any) -> Any:
         raise checks.fail("compose", "sparsifier", "must be top_k or random_k", sparsifier)
     require_forgetful("compose", quantiser)
     if not quantiser.keeps_zero:
-        raise checks.fail("compose", "quantiser", "must keep zeros as they are", quantiser)
+        rule = "must keep zeros and not look at them (qsgd: bucket=None; terngrad: clip=None)"
+        raise checks.fail("compose", "quantiser", rule, quantiser)
     return inside(sparsifier, lambda inner: Composition(inner, quantiser))
 
 

@@ -85,9 +85,9 @@ class Compressor:
         """Return the bits of a message before the gradient is known: exact, or a bound."""
         raise NotImplementedError(f"{type(self).__name__}: a compressor must define size")
 
-    def message_size(self, message: jax.Array) -> Any:
+    def message_size(self, message: jax.Array, step: Any = 0) -> Any:
         """Return the bits of this message exactly."""
-        return self.size(message.shape)
+        return self.size(message.shape, step)
 
     def write(self, memory: Any, x: jax.Array, key: jax.Array, step: int) -> np.ndarray:
         """Return the message as bits, on the host."""
@@ -169,9 +169,16 @@ class Compressor:
         leaves = jax.tree.leaves(params)
         return sum(self.size(tuple(leaf.shape), step) for leaf in leaves if np.prod(leaf.shape))
 
-    def message_bits(self, message: Any) -> Any:
-        """Count the bits of a message exactly, from what the receiver reads out of it."""
-        return sum(self.message_size(leaf) for leaf in jax.tree.leaves(message) if leaf.size)
+    def message_bits(self, message: Any, step: Any = 0) -> Any:
+        """Count the bits of a message exactly, from what the receiver reads out of it.
+
+        Where what was sent cannot be read out of it, in `ef21` and `compose`, this is `bits`.
+
+        Args:
+            message: of a finite gradient.
+            step: how many gradients were sent before it; `dgc` keeps more in a warm-up.
+        """
+        return sum(self.message_size(leaf, step) for leaf in jax.tree.leaves(message) if leaf.size)
 
     def pack(self, gradient: Any, key: jax.Array, *, memory: Any = None, step: int = 0) -> Any:
         """Write the message of a gradient as bytes, u8[ceil(bits / 8)], on the host.
@@ -181,8 +188,13 @@ class Compressor:
             key: as in `compress_tree`.
             memory: as in `compress_tree`; None: as before the first gradient.
             step: as in `compress_tree`.
+
+        Raises:
+            ValueError: if the memory is not of tensors of these shapes.
         """
-        memory = self.memory(gradient) if memory is None else memory
+        fresh = self.memory(gradient) if memory is None else jax.eval_shape(self.memory, gradient)
+        memory = fresh if memory is None else memory
+        _same_shapes(type(self).__name__, memory, fresh)
         written = [
             self.write(memory[path], jnp.asarray(leaf), keys.fold(key, place), step)
             for place, (path, leaf) in enumerate(_named(gradient))
@@ -226,7 +238,7 @@ def _named(tree: Any) -> list[tuple[str, Any]]:
 def _same_shapes(name: str, memory: Any, expected: Any) -> None:
     """Raise unless the memory has the structure and shapes that a fresh one would have."""
     found, wanted = (
-        {path: leaf.shape for path, leaf in _named(tree)} for tree in (memory, expected)
+        {path: np.shape(leaf) for path, leaf in _named(tree)} for tree in (memory, expected)
     )
     if found != wanted or jax.tree.structure(memory) != jax.tree.structure(expected):
         rule = f"must be of tensors like the gradient's, {wanted}"

@@ -14,7 +14,8 @@ from jax.typing import ArrayLike
 from dtjax import checks, codecs
 from dtjax.compressors.compressor import NEITHER, Compressor
 from dtjax.compressors.error_feedback import kept_if
-from dtjax.compressors.top_k import RATIO, TopK, all_finite, largest
+from dtjax.compressors.top_k import TopK, all_finite, largest, share
+from dtjax.trees import pytree
 
 START = 0.25
 """The ratio at which a warm-up begins, as published."""
@@ -27,7 +28,7 @@ class Momentum(NamedTuple):
     sum: jax.Array  # like the gradient: of the velocities since an entry was last sent
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Dgc(Compressor):
     """See `dgc`."""
@@ -101,12 +102,9 @@ class Dgc(Compressor):
         """Return the bits at this step."""
         return self._sparsifier(step).size(shape)
 
-    def message_size(self, message: jax.Array) -> Any:
-        """Return the bits of what is not zero: k, which follows the step, is not known here."""
-        k = jnp.sum(message != 0, dtype=jnp.int32)
-        k = int(np.asarray(k)) if checks.is_concrete(k) else k
-        index = codecs.index_bits(self.indices, message.size, k)
-        return index + 32 * (k if isinstance(k, int) else k.astype(float))
+    def message_size(self, message: jax.Array, step: Any = 0) -> Any:
+        """Return the bits of a message of this step, which says how many entries there are."""
+        return self._sparsifier(step).message_size(message)
 
     def pack(self, gradient: Any, key: jax.Array, *, memory: Any = None, step: int = 0) -> Any:
         """Write the message of a gradient as bytes."""
@@ -138,7 +136,8 @@ def dgc(
 
     u' = momentum u + g, v' = v + u'; the k largest of |v'| are sent, and u and v set to 0 where
     they were sent (momentum factor masking). The momentum is the workers': the server's optimizer
-    is plain SGD. Nothing is kept of a gradient that is not finite; its message is not finite.
+    is plain SGD. Nothing is kept of a gradient that is not finite; its message is not finite. What
+    is kept has the type of the gradient, and in bfloat16 drifts, see `error_feedback`.
 
     Args:
         ratio: k = max(1, floor(ratio d)) of d entries; above 0, at most 1.
@@ -147,7 +146,8 @@ def dgc(
             clip workers^-1/2. The norm is over all tensors of a gradient. None: no clipping.
         workers: n, 1 or more.
         warmup: over so many steps of a worker the ratio falls exponentially from .25; the size of
-            a message follows. The authors' falls by a quarter each of four epochs.
+            a message follows, see the `step` of `bits` and `message_bits`. The authors' falls by a
+            quarter each of four epochs.
         indices: as in `top_k`.
 
     Raises:
@@ -171,7 +171,7 @@ def dgc(
         return checks.real("dgc", argument, value, rule, ndim=0)
 
     return Dgc(
-        number("ratio", ratio, RATIO),
+        share("dgc", ratio),
         number("momentum", momentum, below_one),
         None if clip is None else number("clip", clip, checks.POSITIVE),
         number("workers", workers, at_least_one),

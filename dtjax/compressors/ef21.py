@@ -11,9 +11,10 @@ import numpy as np
 
 from dtjax import checks
 from dtjax.compressors.compressor import CONTRACTIVE, NEITHER, Compressor
-from dtjax.compressors.error_feedback import kept_if, require_forgetful
+from dtjax.compressors.error_feedback import kept_if, require_lossy
 from dtjax.compressors.scope import inside
 from dtjax.compressors.top_k import all_finite, top_k
+from dtjax.trees import pytree
 
 
 class Estimate(NamedTuple):
@@ -23,7 +24,7 @@ class Estimate(NamedTuple):
     inner: Any  # what the compressor inside keeps
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class EF21(Compressor):
     """See `ef21`."""
@@ -91,16 +92,19 @@ def ef21(compressor: Any) -> Any:
     """Send the compressed change of the gradient; the receiver adds it to what it has.
 
     g' = g + C(gradient - g), from g = 0: what the receiver reads, and the worker keeps, is g'.
-    Nothing is kept of a gradient that is not finite; its message is not finite.
+    Nothing is kept of a gradient that is not finite; its message is not finite. What is kept has
+    the type of the gradient, and in bfloat16 is rounded at every step, see `error_feedback`. Which
+    places were sent is not in the message: of Golomb-Rice indices `message_bits` is a bound.
 
     Args:
-        compressor: a contractive one without a memory of what was not sent.
+        compressor: a contractive one without a memory of what was not sent, and that loses
+            something.
 
     Returns:
         A compressor; where the one given is in `whole` or `dense_below`, these are outermost.
 
     Raises:
-        ValueError: if the compressor is not contractive, or has such a memory.
+        ValueError: if the compressor is not contractive, has such a memory, or loses nothing.
 
     Example:
         >>> from dtjax.compressors import top_k
@@ -113,7 +117,7 @@ def ef21(compressor: Any) -> Any:
         Richtarik, Sokolov and Fatkhullin, "EF21: a new, simpler, theoretically better, and
         practically faster error feedback", NeurIPS 2021.
     """
-    require_forgetful("ef21", compressor)
+    require_lossy("ef21", compressor)
     if compressor.family != CONTRACTIVE:
         rule = f"must be contractive, not {compressor.family}"
         raise checks.fail("ef21", "compressor", rule, compressor)

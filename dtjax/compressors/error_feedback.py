@@ -16,6 +16,7 @@ from dtjax.compressors.compressor import NEITHER, Compressor
 from dtjax.compressors.identity import Identity
 from dtjax.compressors.scope import innermost, inside
 from dtjax.compressors.top_k import all_finite, top_k
+from dtjax.trees import pytree
 
 
 class Residual(NamedTuple):
@@ -32,15 +33,26 @@ def kept_if(good: jax.Array, new: Any, old: Any, message: jax.Array) -> tuple[An
 
 
 def require_forgetful(function: str, compressor: Any) -> None:
-    """Raise unless this is a compressor without a memory of what was not sent."""
+    """Raise unless this is a compressor of gradients, without a memory of what was not sent."""
     if not isinstance(compressor, Compressor):
         raise checks.fail(function, "compressor", "must be a compressor", compressor)
     if hasattr(innermost(compressor), "accumulates"):
         rule = "has a memory of what was not sent: it must not get another"
         raise checks.fail(function, "compressor", rule, compressor)
+    if hasattr(compressor, "decode"):
+        rule = "must send gradients: its messages are votes, which the server decodes"
+        raise checks.fail(function, "compressor", rule, compressor)
 
 
-@jax.tree_util.register_dataclass
+def require_lossy(function: str, compressor: Any) -> None:
+    """Raise unless a memory of what this compressor does not send makes sense."""
+    require_forgetful(function, compressor)
+    if isinstance(innermost(compressor), Identity):
+        rule = "must lose something: memory for a compressor that keeps none"
+        raise checks.fail(function, "compressor", rule, compressor)
+
+
+@pytree
 @dataclass(frozen=True)
 class ErrorFeedback(Compressor):
     """See `error_feedback`."""
@@ -110,9 +122,9 @@ class ErrorFeedback(Compressor):
         """Return the bits of the compressor inside."""
         return self.compressor.size(shape, step)
 
-    def message_size(self, message: jax.Array) -> Any:
+    def message_size(self, message: jax.Array, step: Any = 0) -> Any:
         """Return the bits of the compressor inside."""
-        return self.compressor.message_size(message)
+        return self.compressor.message_size(message, step)
 
     def write(self, memory: Residual, x: jax.Array, key: jax.Array, step: Any) -> np.ndarray:
         """Write what the compressor inside does."""
@@ -136,10 +148,13 @@ def error_feedback(
     rate x gradient, which agree, while the rate changes. Nothing is kept of a gradient that is not
     finite, or would leave a residual that is not; its message is not finite.
 
+    The residual has the type of the gradient. In bfloat16, of 8 digits, what is added to it is
+    rounded to 1/256 of it, and the sums drift apart: keep parameters, hence gradients, in float32.
+
     Args:
-        compressor: one without such a memory. Unbiased ones are to be had without scaling: with
-            E|C(x) - x|^2 = omega |x|^2 the residual diverges if omega >= 1, and else is
-            sqrt(E|g|^2 omega / (1 - omega)) in the root mean square.
+        compressor: one without such a memory, which does not send votes. Unbiased ones are to be
+            had without scaling: with E|C(x) - x|^2 = omega |x|^2 the residual diverges if
+            omega >= 1, and else is sqrt(E|g|^2 omega / (1 - omega)) in the root mean square.
         decay: of the residual, 0 to 1.
         rate: the learning rate of a worker's step, a function that JAX can trace (an optax
             schedule); each new function is another compile.
@@ -148,7 +163,8 @@ def error_feedback(
         A compressor; where the one given is in `whole` or `dense_below`, these are outermost.
 
     Raises:
-        ValueError: if `decay` is out of its range, or the compressor has a memory or loses nothing.
+        ValueError: if `decay` is out of its range, or the compressor has a memory, loses nothing or
+            sends votes (`majority_sign`).
 
     Example:
         >>> from dtjax.compressors import top_k
@@ -162,10 +178,7 @@ def error_feedback(
         "Error feedback fixes SignSGD and other gradient compression schemes", ICML 2019; with the
         rate: Stich, Cordonnier and Jaggi, "Sparsified SGD with memory", NeurIPS 2018.
     """
-    require_forgetful("error_feedback", compressor)
-    if isinstance(innermost(compressor), Identity):
-        rule = "must lose something: memory for a compressor that keeps none"
-        raise checks.fail("error_feedback", "compressor", rule, compressor)
+    require_lossy("error_feedback", compressor)
     number = checks.real("error_feedback", "decay", decay, checks.PROBABILITY, ndim=0)
     if rate is not None and not callable(rate):
         raise checks.fail("error_feedback", "rate", "must be a function of the step", rate)

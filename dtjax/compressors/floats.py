@@ -14,11 +14,12 @@ from jax import lax
 
 from dtjax import checks, codecs
 from dtjax.compressors.compressor import CONTRACTIVE, NEITHER, Compressor
+from dtjax.trees import pytree
 
 FORMATS = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Floats(Compressor):
     """See `fp16`, `bf16` and `fp8`."""

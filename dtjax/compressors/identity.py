@@ -12,9 +12,10 @@ import numpy as np
 
 from dtjax import codecs
 from dtjax.compressors.compressor import CONTRACTIVE, Compressor
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Identity(Compressor):
     """See `identity`."""
@@ -62,7 +63,8 @@ class Identity(Compressor):
 def identity() -> Identity:
     """Send gradients as they are, in binary32.
 
-    C(x) = x; 32 d bits.
+    C(x) = x; 32 d bits, whatever the type: also of bfloat16, which `bf16` sends in 16, and of
+    float64, which bytes round.
 
     Example:
         >>> identity().bits({"w": jnp.zeros((10, 3))})

@@ -14,11 +14,12 @@ import numpy as np
 from dtjax import checks, codecs
 from dtjax.compressors import _rounding
 from dtjax.compressors.compressor import CONTRACTIVE, UNBIASED, Compressor
+from dtjax.trees import pytree
 
 TOP = 127
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Int8(Compressor):
     """See `int8`."""

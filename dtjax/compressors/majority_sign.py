@@ -12,9 +12,10 @@ import numpy as np
 
 from dtjax import codecs
 from dtjax.compressors.compressor import NEITHER, Compressor
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class MajoritySign(Compressor):
     """See `majority_sign`."""
@@ -69,6 +70,9 @@ def majority_sign() -> MajoritySign:
     C(x) = sign(x); the server applies `decode` of the average, sign(sum_i C(x_i)), 0 at a tie (a
     weighted average makes it a weighted vote). The length of a step is then the learning rate
     alone. d bits each way. Signs cannot be summed in transit but as counts, of log2(n + 1) bits.
+
+    In `dense_below` no vote is taken on the tensors that are sent as they are. No memory of what
+    was not sent goes with votes: a sign says nothing of how much was.
 
     One bit has no place for 0: such an entry is sent as 1 at a worker's even steps and as -1 at
     its odd ones, so that a parameter whose gradient is always 0 stays within a step of where it

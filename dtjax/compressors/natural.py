@@ -14,12 +14,13 @@ from jax import lax
 from dtjax import codecs
 from dtjax.compressors import _rounding
 from dtjax.compressors.compressor import UNBIASED, Compressor
+from dtjax.trees import pytree
 
 FRACTION = 23  # bits of a binary32 number below the exponent
 WIDTH = 9  # bits of its sign and exponent
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Natural(Compressor):
     """See `natural`."""

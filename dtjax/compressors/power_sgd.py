@@ -15,12 +15,13 @@ from jax import lax
 from dtjax import checks, codecs, keys, lanes
 from dtjax.compressors import _rounding
 from dtjax.compressors.compressor import CONTRACTIVE, Compressor
+from dtjax.trees import pytree
 
 FEW = 4  # columns: on CPU, under `vmap`, a product each is faster than one with a thin matrix
 DEPENDENT = 1e-6  # what is left of a column that lies in the span of those before: rounding
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class PowerSGD(Compressor):
     """See `power_sgd`."""

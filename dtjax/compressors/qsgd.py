@@ -16,12 +16,13 @@ from jax.typing import ArrayLike
 from dtjax import checks, codecs
 from dtjax.compressors import _rounding
 from dtjax.compressors.compressor import UNBIASED, Compressor
+from dtjax.trees import pytree
 
 FINEST = 2**16
 """Most levels: uniform numbers of 24 bits still have 8 bits between two of them."""
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class QSGD(Compressor):
     """See `qsgd`."""
@@ -41,8 +42,8 @@ class QSGD(Compressor):
 
     @property
     def keeps_zero(self) -> bool:
-        """True."""
-        return True
+        """Whether there is one bucket: zeros fill others."""
+        return self.bucket is None
 
     def constant(self, shape: tuple[int, ...]) -> Any:
         """Return omega = min(b / levels^2, sqrt(b) / levels), b the entries of a bucket."""
@@ -137,7 +138,8 @@ def qsgd(levels: ArrayLike, bucket: int | None = 512) -> QSGD:
 
     Args:
         levels: above 0, 1..65536; a traced number.
-        bucket: consecutive entries that share a norm; None: all of an array. Static.
+        bucket: consecutive entries that share a norm, zeros too; None: all of an array, as
+            `compose` needs it. Static.
 
     Raises:
         ValueError: if a number is out of its range.

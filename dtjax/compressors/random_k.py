@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dtjax import checks, keys
+from dtjax import keys
 from dtjax.compressors.compressor import CONTRACTIVE, UNBIASED
-from dtjax.compressors.top_k import RATIO, Sparsifier, count, largest
+from dtjax.compressors.top_k import Sparsifier, count, largest, share
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class RandomK(Sparsifier):
     """See `random_k`."""
@@ -99,8 +100,7 @@ def random_k(ratio: ArrayLike, scaled: bool = True, shared_seed: bool = True) ->
         optimization", NeurIPS 2018; Stich, Cordonnier and Jaggi, "Sparsified SGD with memory",
         NeurIPS 2018.
     """
-    number = checks.real("random_k", "ratio", ratio, RATIO, ndim=0)
-    return RandomK(number, bool(scaled), bool(shared_seed))
+    return RandomK(share("random_k", ratio), bool(scaled), bool(shared_seed))
 
 
 EXAMPLE = partial(random_k, 0.25)

@@ -13,9 +13,10 @@ import numpy as np
 from dtjax import codecs
 from dtjax.compressors import _rounding
 from dtjax.compressors.compressor import CONTRACTIVE, Compressor
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class ScaledSign(Compressor):
     """See `scaled_sign`."""

@@ -1,19 +1,20 @@
-"""What a compressor is applied to: the gradient as one vector, or its large tensors only."""
+"""What a compressor is applied to; here, the gradient as one vector."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax import checks, codecs
-from dtjax.compressors.compressor import CONTRACTIVE, UNBIASED, Compressor
+from dtjax import checks
+from dtjax.compressors.compressor import Compressor
 from dtjax.compressors.top_k import top_k
+from dtjax.trees import pytree
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def innermost(compressor: Any) -> Any:
     return innermost(compressor.compressor) if isinstance(compressor, Scope) else compressor
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Whole(Scope):
     """See `whole`."""
@@ -93,36 +94,50 @@ class Whole(Scope):
         """Return the bits of the vector."""
         return self.compressor.size((math.prod(shape),), step)
 
+    def message_size(self, message: jax.Array, step: Any = 0) -> Any:
+        """Return the bits of the vector."""
+        return self.compressor.message_size(message.reshape(-1), step)
+
     def memory(self, params: Any) -> Any:
         """Return the memory of the gradient as one vector."""
-        return self.compressor.memory(_joined(params))
+        return self.compressor.memory(joined(params))
 
     def compress_tree(
         self, memory: Any, gradient: Any, key: jax.Array, step: jax.Array
     ) -> tuple[Any, Any]:
         """Compress the gradient as one vector."""
-        memory, message = self.compressor.compress_tree(memory, _joined(gradient), key, step)
-        return memory, _split(message, gradient)
+        memory, message = self.compressor.compress_tree(memory, joined(gradient), key, step)
+        return memory, split(message, gradient)
 
     def bits(self, params: Any, step: Any = 0) -> Any:
         """Count the bits of a message before the gradient is known."""
         count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
         return self.compressor.bits(jax.ShapeDtypeStruct((count,), jnp.float32), step)
 
-    def message_bits(self, message: Any) -> Any:
+    def message_bits(self, message: Any, step: Any = 0) -> Any:
         """Count the bits of a message."""
-        return self.compressor.message_bits(_joined(message))
+        return self.compressor.message_bits(joined(message), step)
+
+    @property
+    def decode(self) -> Callable[[Any], Any]:
+        """What the server does to an average of vectors; only where the compressor inside has it.
+
+        Raises:
+            AttributeError: if it has not.
+        """
+        vote = self.compressor.decode
+        return lambda average: split(vote(joined(average)), average)
 
     def pack(self, gradient: Any, key: jax.Array, *, memory: Any = None, step: int = 0) -> Any:
         """Write the message of a gradient as bytes."""
-        return self.compressor.pack(_joined(gradient), key, memory=memory, step=step)
+        return self.compressor.pack(joined(gradient), key, memory=memory, step=step)
 
     def unpack(self, data: np.ndarray, like: Any, key: jax.Array, *, step: int = 0) -> Any:
         """Read what the receiver gets."""
-        return _split(self.compressor.unpack(data, _joined(like), key, step=step), like)
+        return split(self.compressor.unpack(data, joined(like), key, step=step), like)
 
 
-def _joined(tree: Any) -> dict[str, jax.Array]:
+def joined(tree: Any) -> dict[str, jax.Array]:
     """Join tensors to one vector, under a name that changes with their paths and shapes."""
     pairs = jax.tree_util.tree_leaves_with_path(tree)
     if not pairs:
@@ -133,8 +148,8 @@ def _joined(tree: Any) -> dict[str, jax.Array]:
     return {name: parts[0] if len(parts) == 1 else jnp.concatenate(parts)}
 
 
-def _split(joined: dict[str, jax.Array], like: Any) -> Any:
-    """Undo `_joined`."""
+def split(joined: dict[str, jax.Array], like: Any) -> Any:
+    """Undo `joined`."""
     (vector,) = joined.values()
     leaves, tree = jax.tree.flatten(like)
     ends = np.cumsum([0, *(leaf.size for leaf in leaves)]).tolist()
@@ -143,104 +158,6 @@ def _split(joined: dict[str, jax.Array], like: Any) -> Any:
         for leaf, start, end in zip(leaves, ends[:-1], ends[1:], strict=True)
     ]
     return jax.tree.unflatten(tree, parts)
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class DenseBelow(Scope):
-    """See `dense_below`."""
-
-    entries: int = field(metadata={"static": True})
-
-    def constant(self, shape: tuple[int, ...]) -> Any:
-        """Return that of the compressor inside; of what is sent dense, that nothing is lost."""
-        if math.prod(shape) < self.entries:
-            return {CONTRACTIVE: 1.0, UNBIASED: 0.0}.get(self.family)
-        return self.compressor.constant(shape)
-
-    def array_memory(self, x: jax.Array) -> Any:
-        """Return what is kept of an array that is not sent dense."""
-        return () if x.size < self.entries else self.compressor.array_memory(x)
-
-    def compress(
-        self, memory: Any, x: jax.Array, key: jax.Array, step: jax.Array
-    ) -> tuple[Any, jax.Array]:
-        """Compress an array, if it is large enough."""
-        return (
-            (memory, x) if x.size < self.entries else self.compressor.compress(memory, x, key, step)
-        )
-
-    def size(self, shape: tuple[int, ...], step: Any = 0) -> Any:
-        """Return 32 bits an entry, or those of the compressor inside."""
-        d = math.prod(shape)
-        return 32 * d if d < self.entries else self.compressor.size(shape, step)
-
-    def message_size(self, message: jax.Array) -> Any:
-        """Return 32 bits an entry, or those of the compressor inside."""
-        d = message.size
-        return 32 * d if d < self.entries else self.compressor.message_size(message)
-
-    def memory(self, params: Any) -> Any:
-        """Return the memory of the tensors that are large enough."""
-        return self.compressor.memory(self._large(params))
-
-    def compress_tree(
-        self, memory: Any, gradient: Any, key: jax.Array, step: jax.Array
-    ) -> tuple[Any, Any]:
-        """Compress the tensors that are large enough."""
-        large = self._large(gradient)
-        memory, message = self.compressor.compress_tree(memory, large, key, step)
-        return memory, self._put(gradient, message)
-
-    def bits(self, params: Any, step: Any = 0) -> Any:
-        """Count the bits of a message before the gradient is known."""
-        return self._dense_bits(params) + self.compressor.bits(self._large(params), step)
-
-    def message_bits(self, message: Any) -> Any:
-        """Count the bits of a message."""
-        return self._dense_bits(message) + self.compressor.message_bits(self._large(message))
-
-    def pack(self, gradient: Any, key: jax.Array, *, memory: Any = None, step: int = 0) -> Any:
-        """Write the message of a gradient as bytes: first what is dense."""
-        small = [np.asarray(leaf).reshape(-1) for leaf in self._small(gradient)]
-        dense = codecs.write_floats(np.concatenate([np.zeros(0), *small]), np.float32)
-        rest = self.compressor.pack(self._large(gradient), key, memory=memory, step=step)
-        return np.concatenate([codecs.to_bytes(dense), rest])
-
-    def unpack(self, data: np.ndarray, like: Any, key: jax.Array, *, step: int = 0) -> Any:
-        """Read what the receiver gets."""
-        small, large = self._small(like), self._large(like)
-        count = sum(leaf.size for leaf in small)
-        bits = codecs.from_bytes(data[: 4 * count], 32 * count)
-        numbers = jnp.asarray(codecs.read_floats(bits, np.float32, count))
-        message = self.compressor.unpack(data[4 * count :], large, key, step=step)
-        return self._put(_split({"": numbers}, small), message, like)
-
-    def _is_small(self, leaf: Any) -> bool:
-        return math.prod(leaf.shape) < self.entries
-
-    def _large(self, tree: Any) -> dict[str, Any]:
-        """Return the tensors that are large enough by their paths."""
-        pairs = jax.tree_util.tree_leaves_with_path(tree)
-        named = {jax.tree_util.keystr(path): leaf for path, leaf in pairs}
-        return {path: leaf for path, leaf in named.items() if not self._is_small(leaf)}
-
-    def _small(self, tree: Any) -> list[Any]:
-        """Return the others."""
-        return [leaf for leaf in jax.tree.leaves(tree) if self._is_small(leaf)]
-
-    def _dense_bits(self, tree: Any) -> int:
-        return sum(32 * math.prod(leaf.shape) for leaf in self._small(tree))
-
-    def _put(self, dense: Any, large: dict[str, Any], like: Any = None) -> Any:
-        """Put large tensors among the small ones: of a tree, or listed for the tree `like`."""
-        like = dense if like is None else like
-        small = iter(self._small(dense))
-
-        def choose(path: Any, leaf: Any) -> Any:
-            return next(small) if self._is_small(leaf) else large[jax.tree_util.keystr(path)]
-
-        return jax.tree_util.tree_map_with_path(choose, like)
 
 
 def whole(compressor: Any) -> Whole:
@@ -267,34 +184,6 @@ def whole(compressor: Any) -> Whole:
     return Whole(compressor)
 
 
-def dense_below(compressor: Any, size: int) -> DenseBelow:
-    """Send tensors with fewer than `size` entries as they are, 32 bits an entry.
-
-    Biases and the scales of norms are few and matter much.
-
-    Args:
-        compressor: of the other tensors; `error_feedback(dense_below(c, size))` is
-            `dense_below(error_feedback(c), size)`.
-        size: in entries, 0 or more.
-
-    Raises:
-        ValueError: if it is no compressor, or adds momentum, which what is dense would lack; or if
-            the size is out of its range.
-
-    Example:
-        >>> from dtjax.compressors import top_k
-        >>> compressor = dense_below(top_k(0.25), 10)
-        >>> compressor.bits({"b": jnp.zeros(5), "w": jnp.zeros((10, 2))})
-        480
-    """
-    if not isinstance(compressor, Compressor):
-        raise checks.fail("dense_below", "compressor", "must be a compressor", compressor)
-    if hasattr(innermost(compressor), "momentum"):
-        rule = "must add no momentum, which the dense tensors would lack"
-        raise checks.fail("dense_below", "compressor", rule, compressor)
-    return DenseBelow(compressor, checks.integer("dense_below", "size", size))
-
-
 def EXAMPLE() -> Any:  # noqa: N802
     """Return one for the conformance suite; made here, not at import, which starts no device."""
-    return dense_below(top_k(0.25), 5)
+    return whole(top_k(k=3, indices="bitmap"))

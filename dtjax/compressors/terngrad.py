@@ -15,9 +15,10 @@ from jax.typing import ArrayLike
 from dtjax import checks, codecs
 from dtjax.compressors import _rounding
 from dtjax.compressors.compressor import NEITHER, UNBIASED, Compressor
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class TernGrad(Compressor):
     """See `terngrad`."""
@@ -42,8 +43,8 @@ class TernGrad(Compressor):
 
     @property
     def keeps_zero(self) -> bool:
-        """True."""
-        return True
+        """Whether nothing is clipped: a standard deviation is of the zeros too."""
+        return self.clip is None
 
     def constant(self, shape: tuple[int, ...]) -> float | None:
         """Return omega = (sqrt(d) - 1) / 2 for d entries; None where something is clipped."""
@@ -112,7 +113,7 @@ def terngrad(clip: ArrayLike | None = 2.5, scale: ArrayLike | None = None) -> Te
 
     Args:
         clip: entries above this many standard deviations (about 0, of the array) are clipped to
-            them first; positive; None: no clipping. A traced number.
+            them first; positive; None: no clipping, as `compose` needs it. A traced number.
         scale: of all the workers, at least 0, in place of max|x|; what is above is clipped to it.
             Messages can then be summed in transit, and no scale is sent. A traced number.
 

@@ -13,10 +13,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dtjax import checks, codecs
+from dtjax.compressors._places import places_size
 from dtjax.compressors.compressor import NEITHER, Compressor
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Threshold(Compressor):
     """See `threshold`."""
@@ -45,24 +47,29 @@ class Threshold(Compressor):
         del step
         return 32 + 32 * math.prod(shape)
 
-    def message_size(self, message: jax.Array) -> Any:
+    def message_size(self, message: jax.Array, step: Any = 0) -> Any:
         """Return the bits of the count and of what is not zero, sparse or dense."""
-        sent = message != 0
+        del step
+        sent = (message != 0).reshape(-1)
+        index, dense = places_size(self.indices, sent), 32 * message.size
         if checks.is_concrete(sent):
-            return self._size(message.size, int(np.asarray(sent).sum()))
+            many = int(np.asarray(sent).sum())
+            return 32 + (index + 32 * many if self._sparse(message.size, many) else dense)
         many = jnp.sum(sent, dtype=jnp.int32)
-        sparse = codecs.index_bits(self.indices, message.size, many) + 32.0 * many.astype(float)
-        return 32.0 + jnp.minimum(sparse, 32.0 * message.size)
+        size = index + 32.0 * many.astype(float)
+        return 32.0 + jnp.where(self._sparse(message.size, many), size, float(dense))
 
-    def _size(self, d: int, many: int) -> int:
-        return 32 + min(codecs.index_bits(self.indices, d, many) + 32 * many, 32 * d)
+    def _sparse(self, d: int, many: Any) -> Any:
+        """Whether indices and values are sent: from what the receiver knows, so by the bound."""
+        words = 32.0 * many.astype(float) if isinstance(many, jax.Array) else 32 * many
+        return codecs.index_bits(self.indices, d, many) + words < 32 * d
 
     def write(self, memory: Any, x: jax.Array, key: Any, step: Any) -> np.ndarray:
         """Write how many entries there are; then them all, or indices and values, if shorter."""
         message = np.asarray(self.compress(memory, x, key, step)[1]).reshape(-1)
         places = np.flatnonzero(message)
         head = codecs.write_fixed([len(places)], 32)
-        if self._size(x.size, len(places)) == self.size(x.shape):
+        if not self._sparse(x.size, len(places)):
             return np.concatenate([head, codecs.write_floats(message, np.float32)])
         indices = codecs.write_indices(self.indices, places, x.size)
         return np.concatenate([head, indices, codecs.write_floats(message[places], np.float32)])
@@ -74,7 +81,7 @@ class Threshold(Compressor):
         del key, step
         d, many = math.prod(shape), int(codecs.read_fixed(bits[:32], 32, 1)[0])
         places, used = np.arange(d), 32
-        if self._size(d, many) < self.size(shape):
+        if self._sparse(d, many):
             places, length = codecs.read_indices(self.indices, bits[32:], d, many)
             used += length
         end = used + 32 * len(places)
@@ -87,8 +94,8 @@ def threshold(level: ArrayLike, indices: str = "packed") -> Threshold:
     """Keep the entries of magnitude `level` or more, however many they are.
 
     |C(x) - x|^2 <= d level^2. A message is their number (32 bits), then their indices and values,
-    or all d values where that is shorter: `bits` gives this bound, 32 + 32 d, `message_bits` what
-    the message takes.
+    or all d values where that is shorter (Golomb-Rice indices: than their bound). `bits` gives the
+    bound 32 + 32 d, `message_bits` what the message takes.
 
     Args:
         level: 0 or more, in units of the gradient.

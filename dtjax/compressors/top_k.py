@@ -15,7 +15,9 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from dtjax import checks, codecs, lanes
+from dtjax.compressors._places import places_size
 from dtjax.compressors.compressor import CONTRACTIVE, Compressor
+from dtjax.trees import pytree
 
 RATIO: checks.Rule = ("must be above 0 and at most 1", lambda x: (x > 0) & (x <= 1))
 
@@ -24,7 +26,14 @@ SLICES = 16
 entries runs at half or a third of the speed."""
 
 
-def count(ratio: jax.Array, d: int) -> Any:
+def share(function: str, ratio: Any) -> jax.Array:
+    """Return a checked ratio; True, which would be all, is no number."""
+    if isinstance(ratio, (bool, np.bool_)) or getattr(ratio, "dtype", None) == np.dtype(bool):
+        raise checks.fail(function, "ratio", RATIO[0], ratio)
+    return checks.real(function, "ratio", ratio, RATIO, ndim=0)
+
+
+def count(ratio: Any, d: int) -> Any:
     """Count the entries kept of d, max(1, floor(ratio d)): an int if the ratio is concrete.
 
     A ratio is rounded to its float type: .7 of 10 must be 7, though .7 in binary32 is less than
@@ -157,8 +166,15 @@ class Sparsifier(Compressor):
 
     def size(self, shape: tuple[int, ...], step: Any = 0) -> Any:
         """Return the bits of the indices, and 32 bits a kept entry."""
-        k = self.kept(shape, step)
-        return self.index_size(shape, step) + 32 * (k if isinstance(k, int) else k.astype(float))
+        return self.index_size(shape, step) + _words(self.kept(shape, step))
+
+    def message_size(self, message: jax.Array, step: Any = 0) -> Any:
+        """Return the bits of this message: the places that Golomb-Rice codes are in it."""
+        if self.code != "golomb":
+            return self.size(message.shape, step)
+        # Zeros that were kept to fill k are the first ones, and are found again.
+        index = places_size(self.code, self.mask(message, None).reshape(-1))
+        return index + _words(self.kept(message.shape, step))
 
     def write_places(self, x: jax.Array, key: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the bits that say which entries are kept, and their places, i[k]."""
@@ -192,7 +208,11 @@ class Sparsifier(Compressor):
         return jnp.asarray(message).reshape(shape), end
 
 
-@jax.tree_util.register_dataclass
+def _words(k: Any) -> Any:
+    return 32 * (k if isinstance(k, int) else k.astype(float))
+
+
+@pytree
 @dataclass(frozen=True)
 class TopK(Sparsifier):
     """See `top_k`."""
@@ -247,8 +267,8 @@ def top_k(
         ratio: k = max(1, floor(ratio d)) of d entries; above 0, at most 1.
         indices: how the places are coded: "int32", "packed", "bitmap" or "golomb", see
             `dtjax.codecs.index_bits`. Values take 32 bits each.
-        k: in place of a ratio, the number of entries kept, 1 or more; tensors with fewer are kept
-            whole.
+        k: in place of a ratio, the number of entries kept, 1 to 2^31 - 1; tensors with fewer are
+            kept whole.
 
     Raises:
         ValueError: if a number is out of its range, the code is unknown, or not one of `ratio` and
@@ -269,8 +289,8 @@ def top_k(
         raise checks.fail("top_k", "ratio or k", "must be given, and not both", (ratio, k))
     indices = checks.choice("top_k", "indices", indices, codecs.INDEX_CODES)
     if ratio is not None:
-        return TopK(checks.real("top_k", "ratio", ratio, RATIO, ndim=0), None, indices)
-    number = checks.integer("top_k", "k", k, low=1)
+        return TopK(share("top_k", ratio), None, indices)
+    number = checks.integer("top_k", "k", k, low=1, high=2**31 - 1)
     return TopK(None, jnp.asarray(number, jnp.int32), indices)
 
 

@@ -16,13 +16,14 @@ from dtjax.delays.law import BEFORE, count, has, next_salt
 from dtjax.delays.log_normal import log_normal
 from dtjax.keys import Worker
 from dtjax.lanes import rounded
+from dtjax.trees import pytree
 
 
 def _normal(worker: Worker, counter: ArrayLike, salt: int) -> jax.Array:
     return -ndtri(keys.uniform(worker.key, jnp.asarray(counter, jnp.uint32), salt))
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Autoregressive:
     """See `autoregressive`."""

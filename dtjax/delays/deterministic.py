@@ -13,9 +13,10 @@ from dtjax import checks
 from dtjax.checks import Numbers
 from dtjax.delays.law import Memoryless, at_worker, count
 from dtjax.keys import Worker
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Deterministic(Memoryless):
     """See `deterministic`."""

@@ -11,9 +11,10 @@ from jax.typing import ArrayLike
 
 from dtjax import checks
 from dtjax.delays.law import Memoryless
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Exponential(Memoryless):
     """See `exponential`."""

@@ -14,6 +14,7 @@ from scipy import special
 
 from dtjax import checks
 from dtjax.delays.law import Memoryless
+from dtjax.trees import pytree
 
 # The table's coordinate is y = log(-log q): log X is smooth in it at both ends, with slope
 # 1 / shape at the left and 1 at the right. -17..4.5 covers every q that a draw can give. The knots
@@ -38,7 +39,7 @@ def _table(shape: float) -> tuple[np.ndarray, np.ndarray]:
     return log_x, slope
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Gamma(Memoryless):
     """See `gamma`."""

@@ -14,11 +14,12 @@ from dtjax import checks, keys
 from dtjax.checks import Numbers
 from dtjax.delays.law import Memoryless, invert
 from dtjax.keys import Worker
+from dtjax.trees import pytree
 
 BRANCH = 0x4252  # salt of the choice of the branch, which must not use the bits of the time
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class HyperExponential(Memoryless):
     """See `hyper_exponential`."""

@@ -14,9 +14,10 @@ from dtjax.delays.deterministic import deterministic
 from dtjax.delays.exponential import exponential
 from dtjax.delays.law import check_law, clocked
 from dtjax.keys import Worker
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class PerWorker:
     """See `per_worker`."""

@@ -12,9 +12,10 @@ import numpy as np
 from dtjax import checks
 from dtjax.checks import Numbers
 from dtjax.keys import Worker
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Recorded:
     """See `recorded`."""

@@ -14,9 +14,10 @@ from dtjax.delays.exponential import exponential
 from dtjax.delays.law import BEFORE, check_law, clocked, count, next_salt
 from dtjax.delays.mixture import Slowed, checked_factor
 from dtjax.keys import Worker
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Regimes(Slowed):
     """See `regimes`."""

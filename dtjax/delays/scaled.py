@@ -14,9 +14,10 @@ from dtjax.checks import Numbers
 from dtjax.delays.exponential import exponential
 from dtjax.delays.law import alike, at_worker, check_law, clocked, count
 from dtjax.keys import Worker
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Scaled:
     """See `scaled`."""

@@ -15,9 +15,10 @@ from dtjax.delays.exponential import exponential
 from dtjax.delays.law import check_law, count, next_salt
 from dtjax.delays.mixture import Slowed, checked_factor
 from dtjax.keys import Worker
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Slowdowns(Slowed):
     """See `slowdowns`."""

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 
 from dtjax import checks
 from dtjax.network.profile import Profile
+from dtjax.trees import pytree
 from dtjax.types import NEVER
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Network:
     """What links and server cost: made by `fixed`, `star` and `all_reduce`.

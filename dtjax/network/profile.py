@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dtjax import checks, lanes
+from dtjax.trees import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Profile:
     """A bandwidth's factor over the time since the run began: constant from each second on."""

@@ -11,13 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from dtjax import checks
+from dtjax.trees import pytree
 from dtjax.types import BLOCKED, COMPUTING, HELD, Decision, Event, View
 
 UNBOUNDED = np.int32(np.iinfo(np.int32).max)
 """As `bound` or `max_staleness`: no limit; as `k`: all the workers that take part."""
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Rule:
     """When the server updates, whose work is cancelled and who waits, as five numbers.

@@ -35,15 +35,16 @@ def check_compressor(compressor: Any, *, exact: bool = True) -> None:
     under `vmap`; its memory keeps its structure; messages look like gradients, depend on a key only
     if that is said, and on the key that is said to be shared. Messages of zeros add up to zero. A
     gradient that is not finite has a message that is not, and no effect on later ones. Bits are
-    positive, the same if traced, and enough: where messages can be written, reading gives what
-    `compress` did. It is an optax transformation. On arrays random and extreme, if contractive,
-    E|C(x) - x|^2 <= (1 - delta) |x|^2; if unbiased, E|C(x) - x|^2 <= omega |x|^2, and the mean of
-    2,048 messages is within six standard errors of x.
+    positive, the same if traced, and enough: where messages can be written, they take the bits
+    that are counted, and reading gives what `compress` did, also of gradients that are mostly
+    zeros. What a server does to an average keeps its shapes. It is an optax transformation. On
+    arrays random and extreme, if contractive, E|C(x) - x|^2 <= (1 - delta) |x|^2; if unbiased,
+    E|C(x) - x|^2 <= omega |x|^2, and the mean of 2,048 messages is within six standard errors of x.
 
     Args:
         compressor: a `Compressor`.
         exact: whether a message takes all the bits that `message_bits` counts, or at most so many
-            (Golomb-Rice indices).
+            (Golomb-Rice indices in `ef21` and `compose`).
 
     Raises:
         AssertionError: naming the first property that does not hold.
@@ -65,6 +66,7 @@ def check_compressor(compressor: Any, *, exact: bool = True) -> None:
     sent = jax.tree.map(lambda leaf: leaf[0], messages)
     _check_bits(name, compressor, sent)
     _check_bytes(name, compressor, first, sent, exact)
+    _check_sparse(name, compressor, gradients, exact)
     if compressor.family != NEITHER:
         _check_family(name, compressor)
 
@@ -86,10 +88,15 @@ def _encode(compressor: Any, memory: Any, gradient: Any, key: Any, shared: Any, 
 _TRACES: list[str] = []  # one entry for each time that `_send` was traced
 
 
-@jax.jit
-def _send(compressor: Any, gradients: Any, key: Any, shared: Any) -> tuple[Any, Any]:
+def _kind(compressor: Any) -> str:
+    """Return what tells compilations apart: JAX takes dataclasses of like fields for the same."""
+    return str(jax.tree.structure(compressor))
+
+
+@partial(jax.jit, static_argnums=0)
+def _send(kind: str, compressor: Any, gradients: Any, key: Any, shared: Any) -> tuple[Any, Any]:
     """Send gradients one after another: the messages, and whether the memory is finite after."""
-    _TRACES.append(type(compressor).__name__)
+    _TRACES.append(kind)
 
     def one(memory: Any, entry: Any) -> Any:
         step, gradient = entry
@@ -113,6 +120,10 @@ def _check_structure(name: str, compressor: Any, gradient: Any) -> None:
     require(before == then, f"{name}: a gradient turns a memory {before} into {then}")
     wanted, found = tools.kinds(gradient), tools.kinds(message)
     require(wanted == found, f"{name}: a message must be {wanted}, not {found}")
+    if hasattr(compressor, "decode"):
+        with stage(name, "when its server decodes"):
+            found = tools.kinds(jax.eval_shape(compressor.decode, message))
+        require(wanted == found, f"{name}: what is decoded must be {wanted}, not {found}")
     some = bool(jax.tree.leaves(memory))
     require(some == compressor.remembers, f"{name}: `remembers` is not whether it has a memory")
 
@@ -131,15 +142,33 @@ def _check_optax(name: str, compressor: Any, gradient: Any) -> None:
         require(like, f"{name}: an update in optax must be like the gradient")
 
 
+def _check_sparse(name: str, compressor: Any, gradients: Any, exact: bool) -> None:
+    """Check bits and bytes of a first message where few entries are not zero, or one, or none."""
+    keys = jax.random.split(jax.random.key(1), 3)
+    for start, every in ((0, 5), (20, 1000)):
+        sparse = {path: _thinned(leaf, start, every) for path, leaf in gradients.items()}
+        messages = _send(_kind(compressor), compressor, sparse, *keys[:2])[0]
+        gradient, message = (jax.tree.map(lambda leaf: leaf[0], t) for t in (sparse, messages))
+        _check_bits(name, compressor, message)
+        _check_bytes(name, compressor, gradient, message, exact)
+
+
+def _thinned(leaf: jax.Array, start: int, every: int) -> jax.Array:
+    """Keep one of every so many entries."""
+    places = jnp.arange(leaf[0].size).reshape(leaf.shape[1:])
+    return jnp.where(places % every == start, leaf, 0)
+
+
 def _check_messages(name: str, compressor: Any, gradients: Any) -> Any:
     """Check what is sent, and return it."""
+    kind = _kind(compressor)
     key, shared, other = jax.random.split(jax.random.key(1), 3)
     with stage(name, "under jit"):
-        messages, finite = _send(compressor, gradients, key, shared)
+        messages, finite = _send(kind, compressor, gradients, key, shared)
     traces = len(_TRACES)
 
     def send(gradients: Any, key: Any = key, shared: Any = shared) -> tuple[Any, np.ndarray]:
-        found, finite = _send(compressor, gradients, key, shared)
+        found, finite = _send(kind, compressor, gradients, key, shared)
         return found, np.asarray(finite)
 
     require(_finite(messages).all() and finite.all(), f"{name}: a message is not finite")
@@ -161,12 +190,14 @@ def _check_messages(name: str, compressor: Any, gradients: Any) -> Any:
         require(not good[BAD], f"{name}: a gradient with {bad} has a finite message")
         after = finite.all() and good[np.arange(STEPS) != BAD].all()
         require(after, f"{name}: a gradient with {bad} has consequences for later ones")
-    singles = [_send(other, gradients, key, shared)[0] for other in tools.changed(compressor)]
+    singles = [_send(kind, other, gradients, key, shared)[0] for other in tools.changed(compressor)]
     require(len(_TRACES) == traces, f"{name}: a change of a number compiles anew")
     if singles:
         stacked = tools.stack(tools.changed(compressor))
         with stage(name, "under vmap over its numbers"):
-            lanes = jax.vmap(_send, (0, None, None, None))(stacked, gradients, key, shared)[0]
+            lanes = jax.vmap(partial(_send, kind), (0, None, None, None))(
+                stacked, gradients, key, shared
+            )[0]
         require(_same(lanes, tools.stack(singles)), f"{name}: a message is another one under vmap")
     return messages
 
@@ -181,6 +212,12 @@ def _same(a: Any, b: Any) -> bool:
     return all(map(tools.close, jax.tree.leaves(a), jax.tree.leaves(b)))
 
 
+@partial(jax.jit, static_argnums=0)
+def _traced_bits(kind: str, compressor: Any, message: Any) -> tuple[Any, Any]:
+    del kind
+    return compressor.bits(message), compressor.message_bits(message)
+
+
 def _check_bits(name: str, compressor: Any, message: Any) -> None:
     bits, exact = compressor.bits(message), compressor.message_bits(message)
     for number, what in ((bits, "bits"), (exact, "message_bits")):
@@ -189,7 +226,7 @@ def _check_bits(name: str, compressor: Any, message: Any) -> None:
     require(exact <= bits, f"{name}: a message has {exact} bits, more than {bits} as declared")
     require(compressor.bits({}) == 0, f"{name}: a gradient of nothing has bits")
     with stage(name, "when its bits are traced"):
-        traced = jax.jit(lambda c, m: (c.bits(m), c.message_bits(m)))(compressor, message)
+        traced = _traced_bits(_kind(compressor), compressor, message)
     same = np.allclose(traced, (bits, exact), rtol=1e-6)
     require(same, f"{name}: bits are {(bits, exact)}, but {traced} if traced")
 

@@ -15,6 +15,7 @@ from dtjax.delays.law import clocked, count
 from dtjax.keys import Worker
 from dtjax.testing import tools
 from dtjax.testing.tools import require, stage
+from dtjax.trees import pytree
 
 TAIL = (0.999, 0.9, 0.7, 0.5, 0.3, 0.1, 1e-2, 1e-4, 1e-6)
 """The probabilities at which a law's functions are held against each other."""
@@ -146,7 +147,7 @@ def _check_functions(name: str, law: Any) -> bool:
     return True
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class _One:
     """The law of one worker."""

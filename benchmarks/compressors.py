@@ -73,7 +73,7 @@ class Options:
 
 
 SMOKE = Options(
-    names=("top-k 1 %", "int8"),
+    names=("top-k 1 %",),
     sizes=(1000,),
     workers=3,
     batch=4,

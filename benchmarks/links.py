@@ -26,6 +26,10 @@ class Options:
 
     n: tuple[int, ...] = (8, 64, 256)
     """Numbers of workers."""
+    policies: tuple[str, ...] = ("asp", "k-asp")
+    """Which of these two; k is a quarter of the workers."""
+    collect: tuple[str, ...] = ("statistics", "trace")
+    """What is kept of a run."""
     servers: int = 4
     """Number of servers, where there are several."""
     arrivals: int = 4096
@@ -38,6 +42,17 @@ class Options:
     """A JSON file to write the numbers to."""
     smoke: bool = False
     """A tiny size, to see that everything works."""
+
+
+SMOKE = Options(
+    n=(3,),
+    policies=("asp",),
+    collect=("statistics",),
+    servers=2,
+    arrivals=32,
+    runs=2,
+    repeats=1,
+)
 
 
 class Cell(NamedTuple):
@@ -61,13 +76,14 @@ def networks(n: int, servers: int) -> dict[str, Any]:
         "and pulls": network.star(**load, pull=0.1),
         "servers": network.star(**load, servers=servers),
         "unequal shards": network.fixed(push=shards, latency=0.01),
+        "two events": network.fixed(push=shards, latency=[0.01 * (1 + w % 2) for w in range(n)]),
     }
 
 
 def main(options: Options) -> None:
     """Run the benchmark and print its table."""
     if options.smoke:
-        options = Options(n=(3,), servers=2, arrivals=32, runs=2, repeats=1, out=options.out)
+        options = dataclasses.replace(SMOKE, out=options.out)
     for name in ("servers", "arrivals", "runs", "repeats"):
         checks.integer("main", name, getattr(options, name), low=1)
     keys = jax.random.split(jax.random.key(0), options.runs)
@@ -75,11 +91,12 @@ def main(options: Options) -> None:
     print(table.title(), flush=True)
     cells = []
     for n in options.n:
-        k = max(1, n // 4)
-        for policy, rule in (("asp", policies.asp()), ("k-asp", policies.k_asp(k))):
+        known = {"asp": policies.asp(), "k-asp": policies.k_asp(max(1, n // 4))}
+        for policy in options.policies:
+            rule = known[checks.choice("main", "policies", policy, known)]
             width = rule.width(n)
             updates = -(-options.arrivals // width)
-            for collect in ("statistics", "trace"):
+            for collect in options.collect:
                 calls: dict[str, Callable[[], Any]] = {}
                 for name, net in networks(n, options.servers).items():
                     cluster = dtjax.Cluster(n=n, delay=delays.exponential(1.0), network=net)

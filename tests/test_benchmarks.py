@@ -146,6 +146,24 @@ def test_smoke_size_of_the_replay(tmp_path: Path) -> None:
     assert (cell["torch"] is None) == ("PyTorch is not installed" in printed)
 
 
+def test_smoke_size_of_the_compressors(tmp_path: Path) -> None:
+    result, printed = smoke("compressors", tmp_path / "compressors.json")
+    assert [(cell["name"], cell["memory"]) for cell in result["replays"]] == [
+        ("none", False),
+        ("top-k 1 %", False),
+        ("top-k 1 %", True),
+    ]
+    assert result["replays"][0]["ratio"] == 1
+    assert result["arrays"][0]["library"] > 0 and "top-k" in printed
+
+
+def test_smoke_size_of_the_links(tmp_path: Path) -> None:
+    result, _ = smoke("links", tmp_path / "links.json")
+    names = [cell["network"] for cell in result["cells"]]
+    assert names[0] == "none" and "two events" in names
+    assert all(cell["rate"] > 0 for cell in result["cells"])
+
+
 def test_a_wrong_rate_is_noticed(peers: Any) -> None:
     agree = importlib.import_module("benchmarks.agree")
     ours = importlib.import_module("benchmarks.ours")

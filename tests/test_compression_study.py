@@ -143,6 +143,7 @@ def test_the_tables_and_the_picture(ran: Ran) -> None:
     assert (ran.out / "compression.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_other_bandwidths_train_nothing(ran: Ran) -> None:
     parts = ran.out / "parts"
     before = stamps(parts)
@@ -169,6 +170,7 @@ def test_other_bandwidths_train_nothing(ran: Ran) -> None:
     np.testing.assert_allclose(spent, updates * np.array([0, 0.5, 0.5])[:, None, None], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_is_done(ran: Ran) -> None:
     out = ran.out.parent / "interrupted"
     # Not the smoke size, which can be over before it is interrupted.

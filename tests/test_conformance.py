@@ -48,7 +48,11 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("name", RULES)
+VARIANTS = ("-ignore", "-wide", "-cutoff")
+NAMES = [pytest.param(n, marks=pytest.mark.slow) if n.endswith(VARIANTS) else n for n in RULES]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_policy(name: str) -> None:
     check_policy(RULES[name])
 

@@ -70,7 +70,11 @@ def runs(name: str) -> tuple[Rule, Any]:
     return rules, jax.tree.map(np.asarray, run)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+QUICK = ("one server", "two servers")
+NAMES = [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NETWORKS]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_bars_are_the_accounts(name: str) -> None:
     rules, whole = runs(name)
     links = NETWORKS[name]
@@ -126,7 +130,7 @@ def served(run: Any, bars: list[gantt.Bar], links: Any) -> None:
     assert least - 1e-3 <= total <= least + float(links.fold + links.apply) + 1e-3
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_lanes_cover_every_fate(name: str) -> None:
     _, run = runs(name)
     fates = ["useful", "discarded", "cancelled", "in_flight", "waiting"]

@@ -61,7 +61,10 @@ def test_vector(index: int) -> None:
         meets(lanes(True)[index], vectors()[index])
 
 
-@pytest.mark.parametrize("ordered", [True, False], ids=["one event", "two"])
+BOTH = [pytest.param(True, id="one event", marks=pytest.mark.slow), pytest.param(False, id="two")]
+
+
+@pytest.mark.parametrize("ordered", BOTH)
 def test_chunks_give_the_rows_of_the_whole(ordered: bool) -> None:
     chosen = [i for i in lanes(ordered) if i % 3 == 0]
     table, rules, updates, until, present, given_ = arguments([vectors()[i] for i in chosen])

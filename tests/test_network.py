@@ -145,7 +145,11 @@ STARS: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("star", STARS)
+SLOW = ("own links", "pulls", "encoding", "a slow hour", "shared egress")
+NAMES = [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in STARS]
+
+
+@pytest.mark.parametrize("star", NAMES)
 def test_a_plain_loop_gives_the_same_seconds(star: str) -> None:
     given, plain = STARS[star]
     if "pull" in plain and "latency" in plain:
@@ -180,7 +184,6 @@ def test_no_payload_and_no_bandwidth_limit_cost_nothing() -> None:
     for net in (
         network.star(payload=0.0, bandwidth=1.0),
         network.star(payload=64.0, bandwidth=np.inf, pull=64.0),
-        network.fixed(),
     ):
         assert np.array_equal(together(net), free)
 

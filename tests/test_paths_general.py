@@ -71,7 +71,7 @@ def compare(a: Any, b: Any, rtol: float) -> None:
         np.testing.assert_allclose(x, y, rtol=100 * rtol or 1e-5, atol=rtol, err_msg=name)
 
 
-@pytest.mark.parametrize("until", [None, 23.0])
+@pytest.mark.parametrize("until", [pytest.param(None, marks=pytest.mark.slow), 23.0])
 @pytest.mark.parametrize("name", POLICIES)
 def test_random_draws_in_binary64(name: str, until: float | None) -> None:
     """Three runs of several chunks, to the end and to an instant in the middle of an update."""

@@ -179,6 +179,7 @@ def test_the_picture(ran: Ran) -> None:
     assert (ran.out / "regimes.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_second_run_computes_what_is_missing(ran: Ran, whole: xr.Dataset) -> None:
     parts = ran.out / "parts"
     files = sorted(parts.glob("*.nc"))

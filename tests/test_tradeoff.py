@@ -140,6 +140,7 @@ def test_the_numbers_agree_with_one_another(ran: Ran) -> None:
     assert whole.rate.isin(whole.tried).all()
 
 
+@pytest.mark.slow
 def test_a_network(ran: Ran) -> None:
     """A push takes 0.1 seconds, and so does a pull."""
     out = ran.out.parent / "linked"

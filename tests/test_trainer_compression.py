@@ -62,7 +62,11 @@ LOSSY = {
 }
 
 
-@pytest.mark.parametrize("name", LOSSY)
+QUICK = ("top-k", "top-k, then int8")
+NAMES = [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in LOSSY]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_what_was_sent_and_what_is_left_are_the_used_gradients(name: str) -> None:
     """Cancelled, discarded and padded entries are as if they had never been."""
     state = trained(Recorded(error_feedback(LOSSY[name])))

@@ -157,6 +157,7 @@ def test_smoke_size_of_the_compressors(tmp_path: Path) -> None:
     assert result["arrays"][0]["library"] > 0 and "top-k" in printed
 
 
+@pytest.mark.slow
 def test_smoke_size_of_the_links(tmp_path: Path) -> None:
     result, _ = smoke("links", tmp_path / "links.json")
     names = [cell["network"] for cell in result["cells"]]

@@ -104,6 +104,7 @@ def test_the_help_tells_every_compressor(capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
+@pytest.mark.slow
 def test_many_runs_on_a_network(capsys: pytest.CaptureFixture[str]) -> None:
     ends = ["--workers", "2", "--runs", "4", "--updates", "50"]
     shares = ["communicating seconds, share", "queueing seconds, share"]

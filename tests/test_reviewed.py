@@ -92,7 +92,7 @@ def test_more_gradients_than_workers_make_no_update_on_any_path() -> None:
         assert (int(run.status), int(run.accounts.updates)) == (UNTIL, 0)
 
 
-@pytest.mark.parametrize("rule", [policies.asp(), policies.k_asp(2)])
+@pytest.mark.parametrize("rule", [policies.k_asp(2)])
 def test_training_can_be_differentiated_in_its_rate(rule: policies.Rule) -> None:
     """Reverse mode, against a central difference."""
     with jax.enable_x64(True):

@@ -17,7 +17,7 @@ from dtjax.types import DONE, EXHAUSTED
 KEY = jax.random.key(0)
 
 
-@pytest.mark.parametrize("collect", ["trace", "statistics"])
+@pytest.mark.parametrize("collect", ["trace", pytest.param("statistics", marks=pytest.mark.slow)])
 def test_many_lanes_notice_a_missing_time(collect: Any) -> None:
     """Compiled for hundreds of lanes on CPU, a minimum may drop NaN."""
     n, lanes = 5, 400

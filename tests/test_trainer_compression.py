@@ -121,6 +121,7 @@ class Extra(NamedTuple):
     step: Any = 0
 
 
+@pytest.mark.slow
 def test_kept_fractions_sweep_in_one_fleet() -> None:
     """A run's own numbers give the bits that a fleet of that encoder alone gives."""
     with jax.enable_x64(False):

@@ -138,6 +138,7 @@ def test_smoke_size_of_the_clock(collect: str, tmp_path: Path) -> None:
     assert "seconds" in kept
 
 
+@pytest.mark.slow
 def test_smoke_size_of_the_replay(tmp_path: Path) -> None:
     result, printed = smoke("replay", tmp_path / "replay.json")
     (cell,) = result["cells"]

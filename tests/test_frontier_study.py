@@ -119,6 +119,7 @@ def test_the_tables(ran: Ran) -> None:
     assert (ran.out / "frontier.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_second_run_trains_nothing_and_an_unstable_step_has_a_status(ran: Ran) -> None:
     parts = ran.out / "parts"
     before = {path.name: path.stat().st_mtime_ns for path in parts.glob("*.nc")}

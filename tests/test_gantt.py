@@ -70,7 +70,7 @@ def runs(name: str) -> tuple[Rule, Any]:
     return rules, jax.tree.map(np.asarray, run)
 
 
-QUICK = ("one server", "two servers")
+QUICK = ("two servers",)
 NAMES = [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NETWORKS]
 
 

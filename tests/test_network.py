@@ -163,6 +163,7 @@ def test_a_plain_loop_gives_the_same_seconds(star: str) -> None:
         np.testing.assert_allclose(row, wanted, atol=rough)
 
 
+@pytest.mark.slow
 def test_two_events_give_what_one_gives() -> None:
     net = network.star(
         payload=[64.0, 32.0],
@@ -179,6 +180,7 @@ def test_two_events_give_what_one_gives() -> None:
     np.testing.assert_allclose(together(net), together(replace(net, ordered=False)), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_no_payload_and_no_bandwidth_limit_cost_nothing() -> None:
     free = together(None)
     for net in (

@@ -14,6 +14,7 @@ from dtjax import network
 from dtjax.dataset import bits_sent, label
 
 
+@pytest.mark.slow
 def test_bits_of_many_runs() -> None:
     links = network.star(payload=80.0, bandwidth=160.0)
     delay = dtjax.delays.exponential(1.0)

@@ -190,6 +190,7 @@ def test_a_second_run_trains_nothing(ran: Ran) -> None:
     assert study.read(out / "tradeoff.nc").policy.values.tolist() == ["asp", "k-asp"]
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_is_done(ran: Ran) -> None:
     out = ran.out.parent / "interrupted"
     other = ["--rates", "0.1", "0.15", "0.3", "0.5", "--policies", *POLICIES, "--no-figure"]

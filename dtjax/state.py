@@ -61,9 +61,7 @@ class Clock(NamedTuple):
     that it costs one look-up and one write each.
     """
 
-    due: (
-        jax.Array
-    )  # f[n] when the gradient is ready; where that is no arrival, f[2 n], also when it arrives
+    due: jax.Array  # f[n] when a gradient is ready; f[2 n], then when it arrives, if that differs
     counts: jax.Array  # i[4 n] the workers' integers: see `Counts`
     spans: jax.Array  # f[6 n] the workers' times: see `Spans`
     readers: jax.Array  # i[n] computations under way on each slot's version

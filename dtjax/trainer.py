@@ -70,8 +70,8 @@ def replay(
 
     Raises:
         ValueError: if `evaluate_every` is below 1, the trace is a batch of runs, it starts at
-            another version than 0, its mini-batches are larger than the task's, or the task's data
-            are divided among fewer workers.
+            another version than 0, its mini-batches are larger than the task's, the task's data
+            are divided among fewer workers, or an encoder is none.
 
     Example:
         >>> import dtjax, optax
@@ -151,11 +151,14 @@ def begin(
         params: as in `replay`.
 
     Raises:
-        ValueError: if the task's data are divided among fewer workers than the trace has.
+        ValueError: if the task's data are divided among fewer workers than the trace has, or an
+            encoder is none.
     """
     if task.workers is not None and task.workers < workers:
         rule = f"must be made for the trace's {workers} workers"
         raise checks.fail("begin", "task", rule, task.workers)
+    for argument, coder in (("encoder", encoder), ("downlink", downlink)):
+        _is_encoder(argument, coder)
     params = task.init(task.data, _keys(key)[0]) if params is None else params
     params = jax.tree.map(jnp.asarray, params)
     models = None
@@ -200,6 +203,17 @@ def advance(
 
     state, losses = lax.scan(one, state, rows)
     return state, (losses, measure(task, state))
+
+
+def _is_encoder(argument: str, coder: Any) -> None:
+    """Raise unless this is an encoder, or None."""
+    methods = ("memory", "encode")
+    if coder is None or (
+        not isinstance(coder, type) and all(callable(getattr(coder, m, None)) for m in methods)
+    ):
+        return
+    rule = "must be an encoder with memory and encode, as those of dtjax.compressors"
+    raise checks.fail("begin", argument, rule, coder)
 
 
 def fits(name: str, task: Task, trace: Trace) -> None:

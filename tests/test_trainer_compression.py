@@ -147,3 +147,11 @@ def test_kept_fractions_sweep_in_one_fleet() -> None:
             np.testing.assert_array_equal(together.params[i], alone.params[i])
         plain = Fleet(problem, optax.sgd, evaluate_every=10, block=4).train(keys, run.trace, rates)
         np.testing.assert_allclose(together.params[2], plain.params[2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [compressors.top_k, optax.sgd(0.1), Recorded, 3])
+def test_what_is_no_encoder_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="begin: encoder must be an encoder"):
+        begin(KEY, task(), optax.sgd(0.1), 2, 2, wrong)
+    with pytest.raises(ValueError, match="begin: downlink must be an encoder"):
+        begin(KEY, task(), optax.sgd(0.1), 2, 2, None, wrong)

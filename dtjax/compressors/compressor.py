@@ -6,6 +6,7 @@ gives the three faces that users see: the trainer's encoder, an optax transforma
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -227,6 +228,28 @@ class Compressor:
         from dataclasses import replace
 
         return replace(self, **changes)  # ty: ignore[invalid-argument-type]
+
+
+@dataclass(frozen=True)
+class Around(Compressor):
+    """A compressor around another one, its field `compressor`: what both say alike."""
+
+    compressor: Any
+
+    @property
+    def deterministic(self) -> bool:
+        """That of the compressor inside."""
+        return self.compressor.deterministic
+
+    @property
+    def summable(self) -> bool:
+        """That of the compressor inside."""
+        return self.compressor.summable
+
+    @property
+    def shared(self) -> bool:
+        """That of the compressor inside."""
+        return self.compressor.shared
 
 
 def _named(tree: Any) -> list[tuple[str, Any]]:

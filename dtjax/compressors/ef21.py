@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dtjax import checks
-from dtjax.compressors.compressor import CONTRACTIVE, NEITHER, Compressor
+from dtjax.compressors.compressor import CONTRACTIVE, NEITHER, Around
 from dtjax.compressors.error_feedback import kept_if, require_lossy
 from dtjax.compressors.scope import inside
 from dtjax.compressors.top_k import all_finite, top_k
@@ -26,10 +26,8 @@ class Estimate(NamedTuple):
 
 @pytree
 @dataclass(frozen=True)
-class EF21(Compressor):
+class EF21(Around):
     """See `ef21`."""
-
-    compressor: Any
 
     accumulates = True
 
@@ -37,21 +35,6 @@ class EF21(Compressor):
     def family(self) -> str:
         """NEITHER: a message is not of one gradient alone."""
         return NEITHER
-
-    @property
-    def deterministic(self) -> bool:
-        """That of the compressor inside."""
-        return self.compressor.deterministic
-
-    @property
-    def summable(self) -> bool:
-        """That of the compressor inside."""
-        return self.compressor.summable
-
-    @property
-    def shared(self) -> bool:
-        """That of the compressor inside."""
-        return self.compressor.shared
 
     @property
     def remembers(self) -> bool:

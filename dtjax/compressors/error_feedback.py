@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dtjax import checks
-from dtjax.compressors.compressor import NEITHER, Compressor
+from dtjax.compressors.compressor import NEITHER, Around, Compressor
 from dtjax.compressors.identity import Identity
 from dtjax.compressors.scope import innermost, inside
 from dtjax.compressors.top_k import all_finite, top_k
@@ -54,10 +54,9 @@ def require_lossy(function: str, compressor: Any) -> None:
 
 @pytree
 @dataclass(frozen=True)
-class ErrorFeedback(Compressor):
+class ErrorFeedback(Around):
     """See `error_feedback`."""
 
-    compressor: Any
     decay: jax.Array  # f[]
     rate: Callable[[Any], Any] | None = field(metadata={"static": True})
 
@@ -67,21 +66,6 @@ class ErrorFeedback(Compressor):
     def family(self) -> str:
         """NEITHER: a message is not of one gradient alone."""
         return NEITHER
-
-    @property
-    def deterministic(self) -> bool:
-        """That of the compressor inside."""
-        return self.compressor.deterministic
-
-    @property
-    def summable(self) -> bool:
-        """That of the compressor inside."""
-        return self.compressor.summable
-
-    @property
-    def shared(self) -> bool:
-        """That of the compressor inside."""
-        return self.compressor.shared
 
     @property
     def remembers(self) -> bool:

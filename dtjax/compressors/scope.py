@@ -12,36 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from dtjax import checks
-from dtjax.compressors.compressor import Compressor
+from dtjax.compressors.compressor import Around, Compressor
 from dtjax.compressors.top_k import top_k
 from dtjax.trees import pytree
 
 
 @dataclass(frozen=True)
-class Scope(Compressor):
+class Scope(Around):
     """What both share: in all but what it is applied to, it is the compressor inside."""
-
-    compressor: Any
 
     @property
     def family(self) -> str:
         """That of the compressor inside."""
         return self.compressor.family
-
-    @property
-    def deterministic(self) -> bool:
-        """That of the compressor inside."""
-        return self.compressor.deterministic
-
-    @property
-    def summable(self) -> bool:
-        """That of the compressor inside."""
-        return self.compressor.summable
-
-    @property
-    def shared(self) -> bool:
-        """That of the compressor inside."""
-        return self.compressor.shared
 
     @property
     def remembers(self) -> bool:

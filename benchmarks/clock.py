@@ -24,7 +24,7 @@ from benchmarks import agree, floors, ours, peers, scaling, timing
 from benchmarks.ours import Work
 from benchmarks.scaling import Sizes
 from benchmarks.table import Table, ratio, save
-from dtjax.batches import lanes
+from dtjax.montecarlo.simulate_many import lanes
 from dtjax.policies import FACTORIES
 
 SYNCHRONOUS = ("bsp", "k-bsp")  # in the rows with many workers

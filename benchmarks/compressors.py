@@ -26,7 +26,8 @@ from jax import lax
 import dtjax
 from benchmarks import replay, timing
 from benchmarks.table import Table, ratio, save
-from dtjax import checks, compressors
+from dtjax import compressors
+from dtjax.core import checks
 
 MADE: dict[str, Callable[[], Any]] = {
     "top-k 1 %": lambda: compressors.top_k(0.01),

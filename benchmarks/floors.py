@@ -12,7 +12,7 @@ from jax import lax
 
 from benchmarks import timing
 from benchmarks.ours import Work, numbers
-from dtjax import keys
+from dtjax.core import random
 
 CHUNK = 32  # numbers of each run drawn at once
 PASSES = 32  # over the array that is copied
@@ -49,7 +49,7 @@ def bits(runs: int, draws: int) -> tuple[Callable[[], Any], int]:
         def one(key: jax.Array) -> jax.Array:
             def turn(total: jax.Array, chunk: jax.Array) -> tuple[jax.Array, None]:
                 steps = chunk * CHUNK + jnp.arange(CHUNK, dtype=jnp.int32)
-                return total + jnp.sum(jax.vmap(keys.uniform, (None, 0))(key, steps)), None
+                return total + jnp.sum(jax.vmap(random.uniform, (None, 0))(key, steps)), None
 
             none = jnp.zeros((), float)
             return lax.scan(turn, none, jnp.arange(turns, dtype=jnp.int32))[0]

@@ -17,7 +17,8 @@ import tyro
 import dtjax
 from benchmarks import timing
 from benchmarks.table import Table, save
-from dtjax import checks, delays, network, policies
+from dtjax import delays, network, policies
+from dtjax.core import checks
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ import dtjax
 from benchmarks import peers, timing
 from benchmarks.ours import numbers
 from benchmarks.table import Table, ratio, save
-from dtjax import checks, data, models
+from dtjax import data, models
+from dtjax.core import checks
 from dtjax.policies import Rule
 
 RATE = 0.1

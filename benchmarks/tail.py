@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import tyro
 
 import dtjax
-from dtjax import keys
+from dtjax.core import random
 
 WORKERS, STEPS = 64, 1 << 14  # of one chunk
 LEVEL = 1e-3
@@ -44,10 +44,10 @@ def gumbel(level: float) -> float:
 def largest(key: jax.Array, chunks: int) -> jax.Array:
     """Draw steps of `WORKERS` workers, a chunk after the other, and keep the maximum."""
     law = dtjax.delays.exponential(1.0)
-    workers = keys.workers(key, WORKERS)
+    workers = random.workers(key, WORKERS)
 
     def chunk(most: jax.Array, first: jax.Array) -> tuple[jax.Array, None]:
-        def one(worker: keys.Worker, step: jax.Array) -> jax.Array:
+        def one(worker: random.Worker, step: jax.Array) -> jax.Array:
             return law.draw((), worker, step, jnp.zeros(()))[1]
 
         steps = first * STEPS + jnp.arange(STEPS, dtype=jnp.int32)

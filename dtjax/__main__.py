@@ -7,10 +7,10 @@ import sys
 
 def main() -> None:
     """Run the command line; a bad argument is one line, not a traceback."""
-    from dtjax import cli
+    from dtjax.cli import main
 
     try:
-        cli.main()
+        main.main()
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

@@ -180,7 +180,7 @@ def main(options: Options) -> None:
     import numpy as np
     from matplotlib.ticker import NullLocator
 
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
 
     whole = studies.read(options.result)
     if whole.attrs.get("study") != "compression":

@@ -50,7 +50,7 @@ def heat(axes: Any, one: Any, norm: Any) -> Any:
     """Draw the median final losses of one memory, with the ends of their intervals."""
     import numpy as np
 
-    from dtjax.measures import median_interval
+    from dtjax.analysis.measures import median_interval
 
     cells = [[median_interval(values) for values in row] for row in losses(one)]
     middle = np.array([[cell.median for cell in row] for row in cells])
@@ -118,7 +118,7 @@ def main(options: Options) -> None:
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import NullFormatter
 
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
 
     whole = studies.read(options.result)
     if whole.attrs.get("study") != "compression_staleness":

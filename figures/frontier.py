@@ -110,7 +110,7 @@ def main(options: Options) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
 
     whole = studies.read(options.result)
     if whole.attrs.get("study") != "frontier":

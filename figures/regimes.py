@@ -90,7 +90,7 @@ def server(axes: Any, one: Any) -> None:
     """Draw the time to the target against the server's seconds, and where ASP stops paying."""
     import numpy as np
 
-    from dtjax.measures import median_interval
+    from dtjax.analysis.measures import median_interval
 
     for policy in one.policy.values:
         color, marker, dash = LINES[str(policy)]
@@ -135,7 +135,7 @@ def main(options: Options) -> None:
     import matplotlib.pyplot as plt
     from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
 
     whole = studies.read(options.result)
     if whole.attrs.get("study") != "regimes":

@@ -97,7 +97,7 @@ def main(options: Options) -> None:
     import matplotlib.pyplot as plt
     from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
 
     whole = studies.read(options.result)
     if whole.attrs.get("study") != "stability":

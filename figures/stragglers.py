@@ -37,7 +37,7 @@ def interval(one: xr.Dataset, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
         one: of one law.
         values: f[workers, run].
     """
-    from dtjax.measures import mean_interval, median_interval
+    from dtjax.analysis.measures import mean_interval, median_interval
 
     if one.finite_variance:
         mean, half = mean_interval(values)
@@ -78,7 +78,7 @@ def main(options: Options) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
 
     whole = studies.read(options.result)
     if whole.attrs.get("study") != "stragglers":

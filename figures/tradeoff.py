@@ -62,7 +62,7 @@ def main(options: Options) -> None:
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
 
     whole = studies.read(options.result)
     if whole.attrs.get("study") != "tradeoff":

@@ -106,7 +106,8 @@ def settle(config: Config) -> Config:
     Raises:
         ValueError: naming the field, the rule and the value.
     """
-    from dtjax import checks, delays
+    from dtjax import delays
+    from dtjax.core import checks
     from studies.compression_runs import DENSE, MEMORIES, compressor_of
 
     name = "compression"
@@ -162,7 +163,7 @@ def settings(config: Config) -> list[tuple[str, str]]:
 def learning_task(config: Config) -> Any:
     """Return the task: a network of dense layers on the chosen data."""
     from dtjax import data, models
-    from dtjax.task import classification
+    from dtjax.training.task import classification
     from studies.compression_runs import probed
 
     sets = data.LOADERS[config.dataset]()
@@ -195,8 +196,8 @@ def trained(config: Config, text: str, memory: str, fleet: Any, params: Any, bar
     import numpy as np
     import xarray as xr
 
-    from dtjax.measures import time_to_target
-    from dtjax.tuning import choose_rate
+    from dtjax.analysis.measures import time_to_target
+    from dtjax.training.rate_search import choose_rate
     from studies import compression_runs as runs
 
     compressor = runs.compressor_of("compression", text)
@@ -273,7 +274,7 @@ def clock(config: Config, payloads: Any, dense: float, parts: Path) -> Any:
     import xarray as xr
 
     from dtjax import delays
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
     from studies.compression_runs import Links, update_seconds
 
     rates = bandwidths(config, dense)
@@ -298,7 +299,7 @@ def timed(config: Config, whole: xr.Dataset, parts: Path) -> xr.Dataset:
     """Add what depends on the bandwidth: seconds of the evaluations, and to the target."""
     import numpy as np
 
-    from dtjax.measures import time_to_target
+    from dtjax.analysis.measures import time_to_target
 
     bits = whole.bits.values
     payloads = np.unique(bits)
@@ -341,9 +342,9 @@ def study(config: Config) -> xr.Dataset:
     import jax
     from tqdm import tqdm
 
-    from dtjax import study as studies
-    from dtjax.dataset import join
-    from dtjax.fleet import Fleet
+    from dtjax.analysis.dataset import join
+    from dtjax.experiment import study as studies
+    from dtjax.training.many_runs import Fleet
     from studies.compression_runs import optimizer
 
     parts = studies.output_folder(config.out / "parts")
@@ -381,7 +382,7 @@ def _name(text: str, memory: str) -> str:
 
 def main(config: Config) -> None:
     """Run the study, print its tables, write its file and draw its figure."""
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
 
     studies.prepare()
     from studies.compression_report import judged, tables

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dtjax.measures import median_interval
-from dtjax.report import table
+from dtjax.analysis.measures import median_interval
+from dtjax.core.table import table
 from studies.compression_runs import median, resample, spread
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtjax.measures import median_interval
-from dtjax.outcomes import final
-from dtjax.report import table
+from dtjax.analysis.measures import median_interval
+from dtjax.analysis.outcomes import final
+from dtjax.core.table import table
 from studies import compression_runs as runs
 
 HELPS, HURTS, NEITHER = "helps", "hurts", "makes no clear difference to"

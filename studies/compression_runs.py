@@ -15,13 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax import checks, compressors
+from dtjax import compressors
 from dtjax.compressors.ef21 import Estimate
 from dtjax.compressors.error_feedback import Residual
-from dtjax.trees import pytree
+from dtjax.core import checks
+from dtjax.core.pytree import pytree
 
 if TYPE_CHECKING:
-    from dtjax.task import Task
+    from dtjax.training.task import Task
 
 NONE, FEEDBACK, EF21 = "none", "feedback", "ef21"
 MEMORIES = (NONE, FEEDBACK, EF21)
@@ -219,7 +220,7 @@ def update_seconds(links: Links, keys: Any, law: Any, workers: int, updates: int
     """
     import dtjax
     from dtjax import network, policies
-    from dtjax.montecarlo import map_runs
+    from dtjax.montecarlo.sharding import map_runs
 
     def clock(one: Links, key: Any) -> Any:
         star = network.star(

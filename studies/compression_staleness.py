@@ -71,7 +71,7 @@ def settle(config: Config) -> Config:
     Raises:
         ValueError: naming the field, the rule and the value.
     """
-    from dtjax import checks
+    from dtjax.core import checks
 
     name = "compression_staleness"
     for field in ("memories", "staleness", "shares", "rates"):
@@ -138,7 +138,7 @@ def row(config: Config, memory: str, tau: int, fleet: Any, bar: Any) -> xr.Datas
     import xarray as xr
 
     from dtjax import compressors
-    from dtjax.dataset import join
+    from dtjax.analysis.dataset import join
 
     trace = trace_of(config, tau)
     keys = jax.random.split(jax.random.key(config.seed), config.tuning_runs + config.runs)
@@ -191,7 +191,7 @@ def tuned(config: Config, train: Any) -> list[Any]:
     """Choose the rate of every share, training what all of them want together."""
     import numpy as np
 
-    from dtjax.tuning import choose_rate
+    from dtjax.training.rate_search import choose_rate
 
     found: dict[tuple[float, float], np.ndarray] = {}
     wanted: set[tuple[float, float]] = set()
@@ -234,10 +234,10 @@ def study(config: Config) -> xr.Dataset:
     from tqdm import tqdm
 
     from dtjax import data, models
-    from dtjax import study as studies
-    from dtjax.dataset import join
-    from dtjax.fleet import Fleet
-    from dtjax.task import classification
+    from dtjax.analysis.dataset import join
+    from dtjax.experiment import study as studies
+    from dtjax.training.many_runs import Fleet
+    from dtjax.training.task import classification
 
     parts = studies.output_folder(config.out / "parts")
     sets = data.LOADERS[config.dataset]()
@@ -270,7 +270,7 @@ def study(config: Config) -> xr.Dataset:
 
 def main(config: Config) -> None:
     """Run the study, print its tables, write its file and draw its figure."""
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
 
     studies.prepare()
     from studies.compression_interaction import tables

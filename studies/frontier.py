@@ -84,8 +84,8 @@ def settle(config: Config) -> Config:
     Raises:
         ValueError: naming the field, the rule and the value.
     """
-    from dtjax import checks
-    from dtjax.cli import policy_of
+    from dtjax.cli.main import policy_of
+    from dtjax.core import checks
     from studies.frontier_runs import PLANS, numbers, seconds_per_update
 
     name = "frontier"
@@ -150,7 +150,7 @@ def study(config: Config) -> xr.Dataset:
     import xarray as xr
     from tqdm import tqdm
 
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
     from studies.frontier_runs import compared
 
     parts = studies.output_folder(config.out / "parts")
@@ -180,7 +180,7 @@ def tables(config: Config, whole: xr.Dataset) -> str:
     import numpy as np
     from scipy import stats
 
-    from dtjax.report import table
+    from dtjax.core.table import table
 
     titles = {
         "same": f"one step for all, {config.step:g}",
@@ -250,7 +250,7 @@ def _seconds(value: float) -> str:
 
 def main(config: Config) -> None:
     """Run the study, print its tables, write its file and draw its figure."""
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
 
     studies.prepare()
     config = settle(config)

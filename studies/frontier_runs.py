@@ -108,8 +108,8 @@ def trained(config: Config, policy: str, use: str, steps: np.ndarray, at: np.nda
     import numpy as np
 
     from dtjax import policies
-    from dtjax.cli import policy_of
-    from dtjax.montecarlo import in_waves
+    from dtjax.cli.main import policy_of
+    from dtjax.montecarlo.sharding import in_waves
 
     rule = policy_of(policy, **numbers(config, policy))
     root = jax.random.fold_in(jax.random.key(config.seed), ["tune", "report"].index(use))
@@ -133,7 +133,7 @@ def _program(config: Config, width: int) -> tuple[Any, int]:
 
     import dtjax
     from dtjax import delays, task
-    from dtjax.montecarlo import spread
+    from dtjax.montecarlo.sharding import spread
 
     cluster = dtjax.Cluster(n=config.workers, delay=delays.exponential(config.mean))
     problem = task.quadratic(config.eigenvalues, noise=config.noise, start=config.start)

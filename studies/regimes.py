@@ -100,7 +100,7 @@ def settle(config: Config) -> Config:
     Raises:
         ValueError: naming the field, the rule and the value.
     """
-    from dtjax import checks
+    from dtjax.core import checks
     from studies.regimes_runs import encoders, gradients_an_update
 
     name = "regimes"
@@ -232,9 +232,9 @@ def study(config: Config) -> xr.Dataset:
     """
     from tqdm import tqdm
 
-    from dtjax import study as studies
-    from dtjax.accounts import FATES
-    from dtjax.dataset import join
+    from dtjax.analysis.dataset import join
+    from dtjax.clock.accounting import FATES
+    from dtjax.experiment import study as studies
     from studies.regimes_findings import findings
     from studies.regimes_runs import COMPRESSORS, Lab
 
@@ -273,7 +273,7 @@ def study(config: Config) -> xr.Dataset:
 
 def main(config: Config) -> None:
     """Run the study, print its tables, write its file and draw its figure."""
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
     from studies.regimes_tables import tables
 
     studies.prepare()

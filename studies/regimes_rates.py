@@ -24,7 +24,7 @@ def tune(
         cells: to choose for.
         pools: the cells by whose runs the rate of each is chosen; None: its own, twice as many.
     """
-    from dtjax.tuning import choose_rate
+    from dtjax.training.rate_search import choose_rate
 
     config = lab.config
     tuning = lab.tuning if pools is None else lab.tuning[: config.tuning_runs]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from dtjax.trees import pytree
+from dtjax.core.pytree import pytree
 
 if TYPE_CHECKING:
     from studies.regimes import Config
@@ -93,9 +93,9 @@ class Lab:
         import optax
 
         from dtjax import data, models
-        from dtjax.fleet import Fleet
-        from dtjax.montecarlo import spread
-        from dtjax.task import classification
+        from dtjax.montecarlo.sharding import spread
+        from dtjax.training.many_runs import Fleet
+        from dtjax.training.task import classification
 
         self.config, self.advance = config, advance
         model = models.mlp(config.hidden, 10)
@@ -149,9 +149,9 @@ class Lab:
 
     def clocks(self, policy: str, n: int, cells: list[Cell], runs: np.ndarray) -> tuple[Any, Any]:
         """Simulate every cell with every run: (trace, accounts), lanes in this order."""
-        from dtjax.fleet import trim
-        from dtjax.montecarlo import in_waves
-        from dtjax.types import DONE
+        from dtjax.clock.status import DONE
+        from dtjax.montecarlo.sharding import in_waves
+        from dtjax.training.many_runs import trim
 
         config, lanes = self.config, len(cells) * len(runs)
         k = gradients_an_update(config, policy, n)
@@ -189,8 +189,8 @@ class Lab:
             which: i[L], of COMPRESSORS.
             rates: f[L].
         """
-        from dtjax.fleet import seconds_at
-        from dtjax.update import rows_of
+        from dtjax.training.many_runs import seconds_at
+        from dtjax.training.update import rows_of
 
         columns = [np.asarray(x) for x in (runs, which, rates)]
         first, place = distinct(rows_of(traces), lanes, columns)
@@ -217,7 +217,7 @@ class Lab:
 
     def reached(self, trained: Trained, against: str, measure: str) -> np.ndarray:
         """Return seconds, gradients or updates to the target, f[L]; infinite: not reached."""
-        from dtjax.measures import time_to_target
+        from dtjax.analysis.measures import time_to_target
 
         return time_to_target(
             np.asarray(getattr(trained, against), np.float64),
@@ -231,8 +231,8 @@ class Lab:
         self, policy: str, n: int, cells: list[Cell], rates: list[float]
     ) -> dict[str, np.ndarray]:
         """Train every cell with its rate along the reported runs: arrays [cell, run, ...]."""
-        from dtjax.accounts import FATES
-        from dtjax.types import staleness
+        from dtjax.clock.accounting import FATES
+        from dtjax.clock.trace import staleness
 
         shape = (len(cells), len(self.reported))
         traces, accounts = self.clocks(policy, n, cells, self.reported)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtjax.measures import median_interval
-from dtjax.report import table
+from dtjax.analysis.measures import median_interval
+from dtjax.core.table import table
 from studies import regimes_findings as say
 from studies.regimes_findings import median
 from studies.regimes_runs import COMPRESSORS, gradients_an_update

@@ -69,8 +69,8 @@ def settle(config: Config) -> Config:
     Raises:
         ValueError: naming the field, the rule and the value.
     """
-    from dtjax import checks
-    from dtjax.cli import policy_of
+    from dtjax.cli.main import policy_of
+    from dtjax.core import checks
     from studies.stability_runs import EPOCH, MOST_EPOCHS, numbers
 
     name = "stability"
@@ -169,8 +169,8 @@ def study(config: Config) -> xr.Dataset:
     import numpy as np
     from tqdm import tqdm
 
-    from dtjax import study as studies
-    from dtjax.dataset import join
+    from dtjax.analysis.dataset import join
+    from dtjax.experiment import study as studies
     from studies.stability_runs import constant_delay_edges, edges
 
     parts = studies.output_folder(config.out / "parts")
@@ -210,7 +210,7 @@ def tables(config: Config, whole: xr.Dataset) -> str:
     import numpy as np
     from scipy import stats
 
-    from dtjax.report import table
+    from dtjax.core.table import table
     from studies.stability_runs import VERDICTS
 
     headers = ["policy", "workers", "edge: theory", "trainer", "typical run", "constant delay"]
@@ -277,7 +277,7 @@ def _interval(bounds: Any) -> str:
 
 def main(config: Config) -> None:
     """Run the study, print its table, write its file and draw its figure."""
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
 
     studies.prepare()
     config = settle(config)

@@ -66,20 +66,21 @@ def _program(most: int, particles: int, width: int) -> Any:
     import optax
 
     import dtjax
-    from dtjax import arguments, delays, general, task
-    from dtjax.montecarlo import spread
-    from dtjax.trainer import advance, begin
-    from dtjax.update import rows_of
+    from dtjax import delays, task
+    from dtjax.clock import engine, inputs
+    from dtjax.montecarlo.sharding import spread
+    from dtjax.training.replay import advance, begin
+    from dtjax.training.update import rows_of
 
     problem, rows = task.quadratic([1.0]), max(1, EPOCH // width)
 
     def population(rule: Any, present: Any, count: Any, key: Any, step: Any, cloned: Any) -> Any:
         cluster = dtjax.Cluster(n=most, delay=delays.exponential(1.0), present=present)
         optimizer = optax.sgd(step)
-        policy = arguments.canonical("stability", cluster, rule)
+        policy = inputs.canonical("stability", cluster, rule)
 
         def begun(key: Any) -> Any:
-            clock = general.start(key, cluster, policy, width)
+            clock = engine.start(key, cluster, policy, width)
             return clock, begin(key, problem, optimizer, most, most)
 
         def epoch(clock: Any, state: Any, key: Any) -> Any:
@@ -134,8 +135,8 @@ def growth(config: Config, policy: str, n: int, steps: np.ndarray) -> dict[str, 
     import numpy as np
 
     from dtjax import policies
-    from dtjax.cli import policy_of
-    from dtjax.montecarlo import in_waves
+    from dtjax.cli.main import policy_of
+    from dtjax.montecarlo.sharding import in_waves
 
     stacked = policies.stack([policy_of(policy, **numbers(config, policy, n))])
     rule = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], stacked)  # of one type for all
@@ -159,7 +160,7 @@ def interval(values: np.ndarray) -> np.ndarray:
     """Return mean, low and high of a 95 % interval of Student's t over the last axis, f[..., 3]."""
     import numpy as np
 
-    from dtjax.measures import mean_interval
+    from dtjax.analysis.measures import mean_interval
 
     mean, half = mean_interval(values)
     return np.stack([mean, mean - half, mean + half], axis=-1)

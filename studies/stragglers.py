@@ -69,7 +69,7 @@ class Config:
 
 def settle(config: Config) -> Config:
     """Check a configuration, sort what it lists; raise ValueError with field, rule and value."""
-    from dtjax import checks
+    from dtjax.core import checks
 
     for name in ("laws", *COUNTS, *BOUNDS):
         values = getattr(config, name)
@@ -227,7 +227,7 @@ def compare(whole: xr.Dataset) -> xr.Dataset:
 
 def estimate(one: xr.Dataset, values: xr.DataArray) -> str:
     """Write the mean of runs with its 95 % interval; a median where the variance is infinite."""
-    from dtjax.measures import mean_interval, median_interval
+    from dtjax.analysis.measures import mean_interval, median_interval
 
     if values.isnull().any():
         return "-"
@@ -239,7 +239,7 @@ def estimate(one: xr.Dataset, values: xr.DataArray) -> str:
 
 def outcomes(whole: xr.Dataset) -> str:
     """Lay out theory, and simulation with intervals, for the middle and the largest clusters."""
-    from dtjax.report import table
+    from dtjax.core.table import table
 
     share, rows = float(whole.share[-1]), []
     headers = ["law", "workers", "BSP s", "simulated", "utilisation", "ASP updates/s", "best k/n"]
@@ -264,7 +264,7 @@ def main(config: Config) -> None:
     import xarray as xr
     from tqdm import tqdm
 
-    from dtjax import study as studies
+    from dtjax.experiment import study as studies
 
     studies.prepare()
     config = settle(config)

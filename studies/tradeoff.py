@@ -105,7 +105,7 @@ def settle(config: Config) -> Config:
     Raises:
         ValueError: naming the field, the rule and the value.
     """
-    from dtjax import checks
+    from dtjax.core import checks
 
     for name, allowed in (("policies", POLICIES), ("worlds", WORLDS)):
         for value in getattr(config, name):
@@ -163,7 +163,7 @@ def law(config: Config, world: str) -> Any:
 
 def rule(config: Config, policy: str) -> Any:
     """Return a policy with the numbers of the configuration."""
-    from dtjax.cli import policy_of
+    from dtjax.cli.main import policy_of
 
     return policy_of(
         policy,
@@ -174,7 +174,8 @@ def rule(config: Config, policy: str) -> Any:
 
 def links(config: Config, *, parameters: int) -> Any:
     """Return the network for a model of so many parameters; None if bytes cost nothing."""
-    from dtjax import checks, network
+    from dtjax import network
+    from dtjax.core import checks
 
     if config.bandwidth is None:
         for name, nothing in (("payload", None), ("pull", False)):
@@ -197,8 +198,8 @@ def schedules(config: Config, world: str, keys: Any, network: Any = None) -> Any
 
     import dtjax
     from dtjax import policies
-    from dtjax.montecarlo import map_runs
-    from dtjax.types import DONE
+    from dtjax.clock.status import DONE
+    from dtjax.montecarlo.sharding import map_runs
 
     cluster = dtjax.Cluster(
         n=config.workers, delay=law(config, world), examples=config.batch, network=network
@@ -243,10 +244,10 @@ def compare(
     import jax
     import numpy as np
 
-    from dtjax.dataset import label
-    from dtjax.fleet import seconds_at, trim
-    from dtjax.measures import time_to_target
-    from dtjax.tuning import choose_rate
+    from dtjax.analysis.dataset import label
+    from dtjax.analysis.measures import time_to_target
+    from dtjax.training.many_runs import seconds_at, trim
+    from dtjax.training.rate_search import choose_rate
 
     tuning, reported = np.arange(config.tuning_runs), config.tuning_runs + np.arange(config.runs)
     keys = run_keys(config, "training")
@@ -297,7 +298,7 @@ def run_keys(config: Config, use: Literal["schedule", "training"]) -> Any:
 def learning_task(config: Config) -> Any:
     """Return the task: a network of dense layers on the chosen data."""
     from dtjax import data, models
-    from dtjax.task import classification
+    from dtjax.training.task import classification
 
     sets = data.LOADERS[config.dataset]()
     partition = {
@@ -324,9 +325,9 @@ def study(config: Config) -> xr.Dataset:
     import optax
     from tqdm import tqdm
 
-    from dtjax import study as studies
-    from dtjax.dataset import join
-    from dtjax.fleet import Fleet
+    from dtjax.analysis.dataset import join
+    from dtjax.experiment import study as studies
+    from dtjax.training.many_runs import Fleet
 
     parts = studies.output_folder(config.out / "parts")
     task = learning_task(config)
@@ -370,8 +371,8 @@ def study(config: Config) -> xr.Dataset:
 
 def main(config: Config) -> None:
     """Run the study, print its tables, write its file and draw its figure."""
-    from dtjax import study as studies
-    from dtjax.outcomes import outcomes
+    from dtjax.analysis.outcomes import outcomes
+    from dtjax.experiment import study as studies
 
     studies.prepare()
     config = settle(config)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -14,48 +16,26 @@ import dtjax
 
 ROOT = Path(__file__).parents[1]
 
-# A module or package imports those of lower floors, and on its own floor those that stand before
-# it. The modules of a package are one entry.
+# A package imports from lower floors only, never from another package of its own floor.
 FLOORS = (
-    ("trees", "checks", "lanes", "types", "keys"),
-    ("codecs", "collectives", "sharing", "delays", "network", "compressors"),
-    ("policies", "models", "data"),
-    ("cluster", "task", "theory"),
-    ("state", "links", "cycles", "sweeps", "arrival", "accounts", "gather", "results", "rows"),
-    ("general", "fast", "arguments"),
-    ("paths", "clock", "traces", "update", "trainer"),
-    (
-        "measures",
-        "tuning",
-        "montecarlo",
-        "batches",
-        "fleet",
-        "continuity",
-        "sensitivities",
-        "dataset",
-        "study",
-    ),
-    ("report", "outcomes", "gantt", "transfers", "cli_network", "cli_transfers", "cli"),
-    ("__main__",),
-    ("testing", "studies", "figures", "benchmarks"),
+    ("core",),
+    ("compressors", "policies"),
+    ("cluster",),
+    ("clock", "theory"),
+    ("montecarlo",),
+    ("training",),
+    ("analysis",),
+    ("experiment",),
+    ("cli", "testing"),
+    ("__main__", "studies", "figures", "benchmarks"),
 )
-PLACE = {name: (floor, i) for floor, row in enumerate(FLOORS) for i, name in enumerate(row)}
-KERNELS = (
-    "state",
-    "links",
-    "cycles",
-    "sweeps",
-    "arrival",
-    "accounts",
-    "gather",
-    "rows",
-    "general",
-    "update",
-    "trainer",
-)
-KERNELS += ("fast.stream", "fast.machine", "fast.forms", "fast.workers", "fast.rounds")
+PLACE = {name: floor for floor, row in enumerate(FLOORS) for name in row}
 OUTSIDE = ("studies", "figures", "benchmarks")  # beside the package, on the highest floor
-LAZY = dtjax._NAMES  # what `dtjax.name` brings, and from where
+KERNELS = ("clock", "training.update", "training.replay")
+PLUGINS = ("cluster.delays", "cluster.network", "compressors", "policies", "training.models")
+QUESTIONS = ("cluster.delays.law", "policies.rule")  # what any law or policy can be asked
+MOST_PACKAGES, MOST_FLAT_FILES = 14, 6
+LAZY = {**dtjax._NAMES, **dtjax._MODULES}  # what `dtjax.name` brings, and from where
 
 
 def files() -> dict[str, Path]:
@@ -99,7 +79,7 @@ def ours(path: Path) -> Iterator[tuple[str, int]]:
         if top not in ("dtjax", *OUTSIDE):
             continue
         if top == "dtjax" and rest and rest[0] in LAZY:
-            name = LAZY[rest[0]]
+            name = ".".join(["dtjax", LAZY[rest[0]], *rest[1:]])
         while name not in known:
             name = name.rpartition(".")[0]
         if name != "dtjax":  # itself it imports nothing
@@ -121,11 +101,23 @@ def test_imports_come_from_below(name: str) -> None:
         assert own not in OUTSIDE or other == own or other not in OUTSIDE, where
 
 
-@pytest.mark.parametrize("name", KERNELS)
+def test_no_import_goes_round_in_a_circle() -> None:
+    below = {name: {module for module, _ in ours(path)} for name, path in files().items()}
+    packages = {name for name in below if files()[name].name == "__init__.py"}
+    # A package that names its parts is no circle: parts import each other, not the package.
+    order = TopologicalSorter(
+        {name: set() if name in packages else rest - packages for name, rest in below.items()}
+    )
+    order.prepare()  # raises CycleError, which names the circle
+
+
+@pytest.mark.parametrize("name", [name for name in files() if name.startswith("dtjax.")])
 def test_kernels_take_laws_policies_and_models_as_arguments(name: str) -> None:
-    for module, line in ours(files()[f"dtjax.{name}"]):
-        plugin = entry(module) in ("delays", "policies", "models", "network", "compressors")
-        assert not plugin or module == "dtjax.delays.law", f"{name}, line {line}: {module}"
+    if not name.removeprefix("dtjax.").startswith(KERNELS):
+        return
+    for module, line in ours(files()[name]):
+        place = module.removeprefix("dtjax.")
+        assert not place.startswith(PLUGINS) or place in QUESTIONS, f"{name}, line {line}: {module}"
 
 
 def test_figures_read_datasets_and_run_nothing() -> None:
@@ -133,7 +125,22 @@ def test_figures_read_datasets_and_run_nothing() -> None:
         for name, line in imports(path):
             assert name.split(".")[0] != "jax", f"{path.name}, line {line}"
         for name, line in ours(path):
-            assert PLACE[entry(name)] >= PLACE["measures"], f"{path.name}, line {line}: {name}"
+            assert PLACE[entry(name)] >= PLACE["analysis"], f"{path.name}, line {line}: {name}"
+
+
+def test_a_stranger_counts_few_packages_and_fewer_flat_files() -> None:
+    top = list((ROOT / "dtjax").glob("*"))
+    packages = [path.name for path in top if (path / "__init__.py").exists()]
+    assert sorted(packages) == sorted(set(PLACE) - {*OUTSIDE, "__main__"})
+    assert len(packages) <= MOST_PACKAGES
+    assert len([path for path in top if path.suffix == ".py"]) <= MOST_FLAT_FILES
+
+
+def test_design_names_the_floors_in_this_order() -> None:
+    design = (ROOT / "DESIGN.md").read_text()
+    rows = [line for line in design.splitlines() if re.match(r"\| \d+ \|", line)]
+    named = [re.findall(r"`(\w+)/`", row.split("|")[2]) for row in rows]
+    assert named == [[name for name in row if name != "__main__"] for row in reversed(FLOORS)]
 
 
 HEAVY = ("xarray", "matplotlib", "sklearn", "flax", "optax")

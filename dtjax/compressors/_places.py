@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dtjax import checks, codecs
-from dtjax.codecs.lengths import rice_width
+from dtjax.compressors import codecs
+from dtjax.compressors.codecs.lengths import rice_width
+from dtjax.core import checks
 
 
 def places_size(code: str, kept: jax.Array) -> Any:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax import keys, lanes
+from dtjax.core import compensated, random
 
 MIX = np.uint32(0x9E3779B1)  # odd: what is near differs after the product
 
@@ -26,7 +26,7 @@ def flat(x: jax.Array) -> jax.Array:
 def norm(x: jax.Array) -> jax.Array:
     """Return the Euclidean norm over the last axis; no square overflows or underflows."""
     scale = top(x)
-    squares = lanes.rounded(jnp.square(x / at_least(scale)[..., None]))
+    squares = compensated.rounded(jnp.square(x / at_least(scale)[..., None]))
     return scale * jnp.sqrt(_halves(jnp.add, squares))
 
 
@@ -39,7 +39,7 @@ def mean(x: jax.Array, count: Any = None) -> jax.Array:
     """Return the sum over the first axis by `count` (None: its length); no sum overflows."""
     power = 2.0 ** x.shape[0].bit_length()  # exact factors, that no fusion can round otherwise
     count = jnp.float32(x.shape[0]) if count is None else count
-    return lanes.total(x * jnp.float32(1.0 / power)) * (jnp.float32(power) / count)
+    return compensated.total(x * jnp.float32(1.0 / power)) * (jnp.float32(power) / count)
 
 
 def at_least(unit: jax.Array) -> jax.Array:
@@ -72,7 +72,7 @@ def bits(key: jax.Array, count: int, width: int) -> jax.Array:
     a scalar in the midst of vectors, and XLA then takes minutes to compile (84 entries, no vmap).
     """
     blocks = jnp.arange(-(-count // 4), dtype=jnp.uint32)
-    words = jax.vmap(keys.words, in_axes=(None, 0), out_axes=1)(key, blocks)
+    words = jax.vmap(random.words, in_axes=(None, 0), out_axes=1)(key, blocks)
     own = jnp.concatenate([words & jnp.uint32(0xFFFF), words >> jnp.uint32(16)])
     seed = jax.random.key_data(key)
     common = ((seed[0] ^ seed[-1]) * MIX >> jnp.uint32(16)) & jnp.uint32(2 ** (width - 16) - 1)

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax import checks, keys
 from dtjax.compressors.compressor import CONTRACTIVE, NEITHER, UNBIASED, Compressor
 from dtjax.compressors.error_feedback import require_forgetful
 from dtjax.compressors.natural import natural
 from dtjax.compressors.scope import innermost, inside
 from dtjax.compressors.top_k import Sparsifier, top_k
-from dtjax.trees import pytree
+from dtjax.core import checks, random
+from dtjax.core.pytree import pytree
 
 
 @pytree
@@ -81,7 +81,7 @@ class Composition(Compressor):
 
     def _second(self, key: Any) -> Any:
         """Return the quantiser's key, not that of the places."""
-        return key if self.quantiser.deterministic else keys.fold(key, 1)
+        return key if self.quantiser.deterministic else random.fold(key, 1)
 
     def size(self, shape: tuple[int, ...], step: Any = 0) -> Any:
         """Return the bits of the indices, and of k values quantised."""

@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax import checks, codecs, keys
+from dtjax.compressors import codecs
+from dtjax.core import checks, random
 
 CONTRACTIVE, UNBIASED, NEITHER = "contractive", "unbiased", "neither"
 """The classes: E|C(x) - x|^2 <= (1 - delta) |x|^2; E C(x) = x with E|C(x) - x|^2 <= omega |x|^2."""
@@ -107,7 +108,7 @@ class Compressor:
         return {path: self.array_memory(leaf) for path, leaf in _named(params)}
 
     def encode(self, memory: Any, gradient: Any, extras: Any) -> tuple[Any, Any]:
-        """Return (memory, message): see `dtjax.types.Encoder`."""
+        """Return (memory, message): see `dtjax.protocols.Encoder`."""
         key = extras.shared if self.shared else extras.key
         return self.compress_tree(memory, gradient, key, extras.step)
 
@@ -125,7 +126,7 @@ class Compressor:
         for place, (path, leaf) in enumerate(_named(gradient)):
             kept, sent = memory[path], leaf
             if leaf.size:
-                kept, sent = self.compress(kept, leaf, keys.fold(key, place), step)
+                kept, sent = self.compress(kept, leaf, random.fold(key, place), step)
             after[path] = kept
             message.append(sent.astype(leaf.dtype))
         return after, jax.tree.unflatten(jax.tree.structure(gradient), message)
@@ -134,14 +135,14 @@ class Compressor:
 
     def init(self, params: Any) -> State:
         """Start as an optax transformation; `transformation` takes a key."""
-        return State(self.memory(params), jax.random.key(0, impl=keys.DEFAULT), jnp.int32(0))
+        return State(self.memory(params), jax.random.key(0, impl=random.DEFAULT), jnp.int32(0))
 
     def update(
         self, updates: Any, state: Any, params: Any = None, **extra: Any
     ) -> tuple[Any, State]:
         """Replace the gradient by what a receiver would read, as an optax transformation."""
         del params, extra
-        own = keys.fold(state.key, state.step)
+        own = random.fold(state.key, state.step)
         memory, message = self.compress_tree(state.memory, updates, own, state.step)
         return message, State(memory, state.key, state.step + 1)
 
@@ -151,7 +152,7 @@ class Compressor:
 
         def init(params: Any) -> State:
             start = self.init(params)
-            return start if key is None else start._replace(key=keys.plain(key))
+            return start if key is None else start._replace(key=random.plain(key))
 
         return optax.GradientTransformationExtraArgs(init, self.update)
 
@@ -197,7 +198,7 @@ class Compressor:
         memory = fresh if memory is None else memory
         _same_shapes(type(self).__name__, memory, fresh)
         written = [
-            self.write(memory[path], jnp.asarray(leaf), keys.fold(key, place), step)
+            self.write(memory[path], jnp.asarray(leaf), random.fold(key, place), step)
             for place, (path, leaf) in enumerate(_named(gradient))
             if np.size(leaf)
         ]
@@ -218,7 +219,7 @@ class Compressor:
             if not leaf.size:
                 found.append(leaf)
                 continue
-            message, used = self.read(bits, leaf.shape, keys.fold(key, place), step)
+            message, used = self.read(bits, leaf.shape, random.fold(key, place), step)
             bits = bits[used:]
             found.append(message.astype(leaf.dtype))
         return jax.tree.unflatten(tree, found)

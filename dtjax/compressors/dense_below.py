@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax import checks, codecs
+from dtjax.compressors import codecs
 from dtjax.compressors.compressor import CONTRACTIVE, UNBIASED, Compressor
 from dtjax.compressors.scope import Scope, innermost, split
 from dtjax.compressors.top_k import top_k
-from dtjax.trees import pytree
+from dtjax.core import checks
+from dtjax.core.pytree import pytree
 
 
 @pytree

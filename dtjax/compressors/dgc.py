@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dtjax import checks, codecs
+from dtjax.compressors import codecs
 from dtjax.compressors.compressor import NEITHER, Compressor
 from dtjax.compressors.error_feedback import kept_if
 from dtjax.compressors.top_k import TopK, all_finite, largest, share
-from dtjax.trees import pytree
+from dtjax.core import checks
+from dtjax.core.pytree import pytree
 
 START = 0.25
 """The ratio at which a warm-up begins, as published."""

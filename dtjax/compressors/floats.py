@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dtjax import checks, codecs
+from dtjax.compressors import codecs
 from dtjax.compressors.compressor import CONTRACTIVE, NEITHER, Compressor
-from dtjax.trees import pytree
+from dtjax.core import checks
+from dtjax.core.pytree import pytree
 
 FORMATS = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax import codecs
+from dtjax.compressors import codecs
 from dtjax.compressors.compressor import CONTRACTIVE, Compressor
-from dtjax.trees import pytree
+from dtjax.core.pytree import pytree
 
 
 @pytree

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax import checks, codecs
-from dtjax.compressors import _rounding
+from dtjax.compressors import _rounding, codecs
 from dtjax.compressors.compressor import CONTRACTIVE, UNBIASED, Compressor
-from dtjax.trees import pytree
+from dtjax.core import checks
+from dtjax.core.pytree import pytree
 
 TOP = 127
 

@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dtjax import codecs
-from dtjax.compressors import _rounding
+from dtjax.compressors import _rounding, codecs
 from dtjax.compressors.compressor import UNBIASED, Compressor
-from dtjax.trees import pytree
+from dtjax.core.pytree import pytree
 
 FRACTION = 23  # bits of a binary32 number below the exponent
 WIDTH = 9  # bits of its sign and exponent

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax import codecs, lanes
-from dtjax.compressors import _rounding
+from dtjax.compressors import _rounding, codecs
 from dtjax.compressors.compressor import CONTRACTIVE, Compressor
-from dtjax.trees import pytree
+from dtjax.core import compensated
+from dtjax.core.pytree import pytree
 
 
 @pytree
@@ -75,7 +75,7 @@ def _quantise(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     entries = _rounding.flat(x).reshape(_grid(x.shape))
     above = entries >= 0
     zero = jnp.zeros_like(entries)
-    count = lanes.total(above.astype(jnp.int32))
+    count = compensated.total(above.astype(jnp.int32))
     others = jnp.maximum(entries.shape[0] - count, 1).astype(jnp.float32)
     low = _rounding.mean(jnp.where(above, zero, entries), others)  # also what is not a number
     high = _rounding.mean(

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dtjax import checks, codecs, keys, lanes
-from dtjax.compressors import _rounding
+from dtjax.compressors import _rounding, codecs
 from dtjax.compressors.compressor import CONTRACTIVE, Compressor
-from dtjax.trees import pytree
+from dtjax.core import checks, compensated, random
+from dtjax.core.pytree import pytree
 
 FEW = 4  # columns: on CPU, under `vmap`, a product each is faster than one with a thin matrix
 DEPENDENT = 1e-6  # what is left of a column that lies in the span of those before: rounding
@@ -71,7 +71,7 @@ class PowerSGD(Compressor):
         sides = self._sides(x.shape)
         if sides is None or not self.warm_start:
             return ()
-        return _start(jax.random.key(0, impl=keys.DEFAULT), sides[1], self.rank)
+        return _start(jax.random.key(0, impl=random.DEFAULT), sides[1], self.rank)
 
     def compress(self, memory: Any, x: jax.Array, key: jax.Array, step: Any) -> tuple[Any, Any]:
         """Return P P^T x with P an orthonormal basis of the range of x Q."""
@@ -138,7 +138,7 @@ class PowerSGD(Compressor):
 
 def _start(key: jax.Array, rows: int, rank: int) -> jax.Array:
     """Return a Gaussian matrix, f[rows, rank]."""
-    words = (keys.stream(key, 2 * rows * rank) >> jnp.uint32(8)).astype(jnp.int32)
+    words = (random.stream(key, 2 * rows * rank) >> jnp.uint32(8)).astype(jnp.int32)
     u = ((words.astype(jnp.float32) + 0.5) * jnp.float32(2.0**-24)).reshape(2, rows, rank)
     return jnp.sqrt(-2.0 * jnp.log(u[0])) * jnp.cos(jnp.float32(2 * math.pi) * u[1])
 
@@ -153,7 +153,7 @@ def _times(a: jax.Array, b: jax.Array) -> jax.Array:
 
 def _product(p: jax.Array, q: jax.Array) -> jax.Array:
     """Return P Q^T, the same bits for sender and receiver, however their programs are compiled."""
-    terms = [lanes.rounded(a[:, None] * b[None]) for a, b in zip(p.T, q.T, strict=True)]
+    terms = [compensated.rounded(a[:, None] * b[None]) for a, b in zip(p.T, q.T, strict=True)]
     return sum(terms[1:], start=terms[0])
 
 

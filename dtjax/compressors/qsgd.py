@@ -13,10 +13,10 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from dtjax import checks, codecs
-from dtjax.compressors import _rounding
+from dtjax.compressors import _rounding, codecs
 from dtjax.compressors.compressor import UNBIASED, Compressor
-from dtjax.trees import pytree
+from dtjax.core import checks
+from dtjax.core.pytree import pytree
 
 FINEST = 2**16
 """Most levels: uniform numbers of 24 bits still have 8 bits between two of them."""

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dtjax import keys
 from dtjax.compressors.compressor import CONTRACTIVE, UNBIASED
 from dtjax.compressors.top_k import Sparsifier, count, largest, share
-from dtjax.trees import pytree
+from dtjax.core import random
+from dtjax.core.pytree import pytree
 
 
 @pytree
@@ -58,7 +58,9 @@ class RandomK(Sparsifier):
 
     def mask(self, x: jax.Array, key: jax.Array) -> jax.Array:
         """Draw which entries are kept: those of the k largest random numbers."""
-        uniform = (keys.stream(key, x.size) >> 8).astype(jnp.float32)  # 24 bits: exact in binary32
+        uniform = (random.stream(key, x.size) >> 8).astype(
+            jnp.float32
+        )  # 24 bits: exact in binary32
         return largest(uniform, self.kept(x.shape)).reshape(x.shape)
 
     def compress(

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax import checks
 from dtjax.compressors.compressor import Around, Compressor
 from dtjax.compressors.top_k import top_k
-from dtjax.trees import pytree
+from dtjax.core import checks
+from dtjax.core.pytree import pytree
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dtjax import checks, codecs
+from dtjax.compressors import codecs
 from dtjax.compressors._places import places_size
 from dtjax.compressors.compressor import NEITHER, Compressor
-from dtjax.trees import pytree
+from dtjax.core import checks
+from dtjax.core.pytree import pytree
 
 
 @pytree

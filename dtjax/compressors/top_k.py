@@ -14,10 +14,11 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from dtjax import checks, codecs, lanes
+from dtjax.compressors import codecs
 from dtjax.compressors._places import places_size
 from dtjax.compressors.compressor import CONTRACTIVE, Compressor
-from dtjax.trees import pytree
+from dtjax.core import branches, checks
+from dtjax.core.pytree import pytree
 
 RATIO: checks.Rule = ("must be above 0 and at most 1", lambda x: (x > 0) & (x <= 1))
 
@@ -104,7 +105,7 @@ def largest(x: jax.Array, k: Any) -> jax.Array:
         last = _search(order, some)[0]
         return jnp.where(many > k, above | (order > last), chosen)
 
-    return lanes.when(many > k, first, bits > low)
+    return branches.when(many > k, first, bits > low)
 
 
 def _search(bits: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
@@ -122,7 +123,7 @@ def _search(bits: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array, jax.Ar
 
     def unfinished(state: Any) -> jax.Array:
         low, high, many, _ = state
-        return lanes.any_lane((high - low > 1) & (many != k))
+        return branches.any_lane((high - low > 1) & (many != k))
 
     def halve(state: Any) -> Any:
         low, high, many, few = state

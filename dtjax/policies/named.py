@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtjax import checks
+from dtjax.core import checks
 from dtjax.policies.rule import Rule
 
 

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax import checks
-from dtjax.trees import pytree
-from dtjax.types import BLOCKED, COMPUTING, HELD, Decision, Event, View
+from dtjax.core import checks
+from dtjax.core.protocols import BLOCKED, COMPUTING, HELD, Decision, Event, View
+from dtjax.core.pytree import pytree
 
 UNBOUNDED = np.int32(np.iinfo(np.int32).max)
 """As `bound` or `max_staleness`: no limit; as `k`: all the workers that take part."""

@@ -12,9 +12,9 @@ import numpy as np
 from jax import lax
 
 from dtjax.compressors.compressor import CONTRACTIVE, NEITHER, UNBIASED
+from dtjax.core.protocols import Extras
 from dtjax.testing import tools
 from dtjax.testing.tools import require, stage
-from dtjax.types import Extras
 
 SHAPES = {"matrix": (6, 5), "none": (0, 3), "vector": (7,)}
 STEPS, BAD = 4, 1

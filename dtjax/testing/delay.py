@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dtjax import keys, theory
-from dtjax.delays.law import clocked, count
-from dtjax.keys import Worker
+from dtjax import theory
+from dtjax.cluster.delays.law import clocked, count
+from dtjax.core import random
+from dtjax.core.pytree import pytree
+from dtjax.core.random import Worker
 from dtjax.testing import tools
 from dtjax.testing.tools import require, stage
-from dtjax.trees import pytree
 
 TAIL = (0.999, 0.9, 0.7, 0.5, 0.3, 0.1, 1e-2, 1e-4, 1e-6)
 """The probabilities at which a law's functions are held against each other."""
@@ -28,7 +29,7 @@ MOMENTS = {
 
 
 def check_delay(law: Any, n: int = 3, steps: int = 6) -> None:
-    """Check a delay law against the protocol `dtjax.types.Delay`.
+    """Check a delay law against the protocol `dtjax.protocols.Delay`.
 
     It is a pytree of numbers whose values change under `jit` without a second compile, and sweep
     under `vmap`; its state keeps its structure; draws are positive and depend only on worker and
@@ -50,7 +51,7 @@ def check_delay(law: Any, n: int = 3, steps: int = 6) -> None:
     name = type(law).__name__
     tools.require_methods(law, "init", "draw")
     tools.require_numbers(law)
-    workers = keys.workers(jax.random.key(0), count(law) or n)
+    workers = random.workers(jax.random.key(0), count(law) or n)
     first = jax.tree.map(lambda leaf: leaf[0], workers)
     with stage(name, "when it is traced"):
         state = jax.eval_shape(law.init, first)

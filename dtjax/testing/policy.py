@@ -9,15 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax import arguments
-from dtjax.accounts import FATES
-from dtjax.clock import Run, resume, simulate
-from dtjax.cluster import Cluster
-from dtjax.delays import exponential
+from dtjax.clock import inputs
+from dtjax.clock.accounting import FATES
+from dtjax.clock.simulate import Run, resume, simulate
+from dtjax.clock.trace import seconds, staleness
+from dtjax.cluster.cluster import Cluster
+from dtjax.cluster.delays import exponential
+from dtjax.core.protocols import BLOCKED, COMPUTING, HELD, Event, View
 from dtjax.policies import Rule
 from dtjax.testing import tools
 from dtjax.testing.tools import require, stage
-from dtjax.types import BLOCKED, COMPUTING, HELD, Event, View, seconds, staleness
 
 ROWS, PART, UNTIL = 12, 5, 1000.0
 """Updates of the run, of its first part; the second at which it ends at the latest. A computation
@@ -30,7 +31,7 @@ DECISION = {"use": "bool[]", "commit": "bool[]", "phase": "int32[]", "sweep": "b
 
 
 def check_policy(policy: Any, n: int = 4) -> None:
-    """Check a policy against the protocol `dtjax.types.Policy`, and play a random run of it.
+    """Check a policy against the protocol `dtjax.protocols.Policy`, and play a random run of it.
 
     It is a pytree of numbers whose values change under `jit` without a second compile, and sweep
     under `vmap`; its state keeps its structure; no update is made of nothing. On the run: the fates
@@ -52,7 +53,7 @@ def check_policy(policy: Any, n: int = 4) -> None:
     tools.require_methods(policy, "init", "width", "decide", "sweep")
     tools.require_numbers(policy)
     cluster = Cluster(n, exponential(1.0))
-    policy = arguments.canonical("check_policy", cluster, policy)
+    policy = inputs.canonical("check_policy", cluster, policy)
     width = max(_check_answers(name, policy, n), 2 * n)  # most policies share one compile
 
     def play(updates: int) -> Run:

@@ -5,16 +5,12 @@ quadratics: moments, stability, loss against time. A law is any object with `mea
 `isf`, so every delay law of the library is one.
 """
 
-from dtjax.theory._law import Law
-from dtjax.theory.any_law import (
+from dtjax.theory.order_statistics.any_law import (
     order_statistic_mean,
     order_statistic_variance,
     unequal_exponential_maximum_mean,
 )
-from dtjax.theory.frontier import Frontier, frontier, loss_at_seconds, stability_map
-from dtjax.theory.frontier_search import BestRate, BestSwitch, best_rate, best_switch
-from dtjax.theory.harmonic import harmonic, harmonic_difference, harmonic_limit
-from dtjax.theory.order_statistics import (
+from dtjax.theory.order_statistics.by_law import (
     exponential_order_statistic_mean,
     exponential_order_statistic_variance,
     pareto_order_statistic_mean,
@@ -23,32 +19,36 @@ from dtjax.theory.order_statistics import (
     uniform_order_statistic_mean,
     uniform_order_statistic_variance,
 )
-from dtjax.theory.quadratic_constant_delay import (
+from dtjax.theory.order_statistics.harmonic import harmonic, harmonic_difference, harmonic_limit
+from dtjax.theory.order_statistics.law import Law
+from dtjax.theory.quadratic.constant_delay import (
     constant_delay_fastest_step,
     constant_delay_response,
     constant_delay_second_moments,
     constant_delay_stability_edge,
     constant_delay_stationary_variance,
 )
-from dtjax.theory.quadratic_moments import (
+from dtjax.theory.quadratic.frontier import Frontier, frontier, loss_at_seconds, stability_map
+from dtjax.theory.quadratic.frontier_search import BestRate, BestSwitch, best_rate, best_switch
+from dtjax.theory.quadratic.moments import (
     exponential_asp_second_moments,
     exponential_k_asp_second_moments,
     exponential_k_batch_asp_second_moments,
     synchronous_second_moments,
 )
-from dtjax.theory.quadratic_stability import (
+from dtjax.theory.quadratic.stability import (
     exponential_asp_stability_edge,
     exponential_k_asp_stability_edge,
     exponential_k_batch_asp_stability_edge,
     synchronous_stability_edge,
 )
-from dtjax.theory.quadratic_stationary import (
+from dtjax.theory.quadratic.stationary import (
     exponential_asp_stationary_variance,
     exponential_k_asp_stationary_variance,
     exponential_k_batch_asp_stationary_variance,
     synchronous_stationary_variance,
 )
-from dtjax.theory.runtime_asynchronous import (
+from dtjax.theory.runtime.asynchronous import (
     asp_seconds,
     deterministic_k_batch_asp_seconds,
     exponential_k_asp_seconds,
@@ -56,13 +56,18 @@ from dtjax.theory.runtime_asynchronous import (
     k_batch_asp_seconds,
     unequal_asp_updates_per_second,
 )
-from dtjax.theory.runtime_ssp import (
+from dtjax.theory.runtime.speedup import (
+    asp_over_bsp_gradient_speedup,
+    asp_over_bsp_update_speedup,
+    bsp_utilisation,
+)
+from dtjax.theory.runtime.ssp import (
     lockstep_ssp_clock_seconds,
     two_worker_ssp_clocks_per_second,
     two_worker_ssp_idle_fraction,
     two_worker_ssp_mean_staleness,
 )
-from dtjax.theory.runtime_synchronous import (
+from dtjax.theory.runtime.synchronous import (
     bsp_seconds,
     deterministic_k_batch_bsp_seconds,
     exponential_k_batch_bsp_cdf,
@@ -70,12 +75,12 @@ from dtjax.theory.runtime_synchronous import (
     exponential_k_batch_bsp_variance,
     k_bsp_seconds,
 )
-from dtjax.theory.speedup import (
-    asp_over_bsp_gradient_speedup,
-    asp_over_bsp_update_speedup,
-    bsp_utilisation,
+from dtjax.theory.staleness.laws import (
+    exponential_asp_staleness_pmf,
+    exponential_k_asp_staleness_pmf,
+    exponential_k_batch_asp_staleness_pmf,
 )
-from dtjax.theory.staleness import (
+from dtjax.theory.staleness.means import (
     asp_mean_staleness,
     asp_staleness_sum,
     k_asp_mean_staleness,
@@ -84,11 +89,6 @@ from dtjax.theory.staleness import (
     ssp_staleness_bound,
     synchronous_mean_staleness,
     unequal_asp_mean_staleness,
-)
-from dtjax.theory.staleness_laws import (
-    exponential_asp_staleness_pmf,
-    exponential_k_asp_staleness_pmf,
-    exponential_k_batch_asp_staleness_pmf,
 )
 
 __all__ = [

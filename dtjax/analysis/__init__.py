@@ -1,0 +1,1 @@
+"""What comes out of runs: times to a target, intervals, datasets, tables, plots."""

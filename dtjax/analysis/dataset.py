@@ -1,0 +1,93 @@
+"""Raw arrays with names: what a study writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtjax.clock.accounting import FATES
+from dtjax.clock.trace import staleness
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from dtjax.training.replay import Training
+
+
+def label(run: Any, training: Training, seconds: np.ndarray, *, network: Any = None) -> xr.Dataset:
+    """Label the arrays of many runs of one setting.
+
+    Args:
+        run: a batch of R runs, of `dtjax.simulate`, on the host.
+        training: theirs, on the host.
+        seconds: f[R, E], when each evaluation was.
+        network: of the runs' cluster.
+
+    Returns:
+        Measures with dimensions (run, evaluation), further axes of a measure as
+        (run, evaluation, <measure>_entry), accounts (run, worker), staleness (run,). With a
+        network also `bits_sent` (run,), NaN if that is not known.
+    """
+    import xarray as xr
+
+    valid, stale = np.asarray(run.trace.examples) > 0, np.asarray(staleness(run.trace))
+    accounts = run.accounts
+    values: dict[str, Any] = {}
+    for name, value in training.measures.items():
+        more = [f"{name}_entry"] if value.ndim == 3 else []
+        values[name] = (["run", "evaluation", *more], np.asarray(value))
+    for name in (*FATES, "started", "used", "thrown", "stopped"):
+        units = {"units": "s"} if name in FATES else {}
+        values[name] = (("run", "worker"), np.asarray(getattr(accounts, name)), units)
+    values |= {
+        "seconds": (("run", "evaluation"), seconds, {"units": "s"}),
+        "updates": (("run", "evaluation"), np.asarray(training.updates)),
+        "gradients": (("run", "evaluation"), np.asarray(training.gradients)),
+        "diverged": ("run", np.asarray(training.diverged)),
+        "elapsed": ("run", np.asarray(accounts.elapsed), {"units": "s"}),
+        "update_count": ("run", np.asarray(accounts.updates)),
+        "mean_staleness": ("run", stale.sum((1, 2)) / np.maximum(valid.sum((1, 2)), 1)),
+        "max_staleness": ("run", stale.max((1, 2))),
+    }
+    if network is not None:
+        bits = bits_sent(network, accounts)
+        bits = np.full(len(accounts.elapsed), np.nan) if bits is None else bits
+        values["bits_sent"] = ("run", bits, {"units": "bit", "note": "of delivered gradients"})
+    return xr.Dataset(values)
+
+
+def bits_sent(network: Any, accounts: Any) -> np.ndarray | None:
+    """Count the bits of the gradients that the server has received, f64[...].
+
+    None if they are not known: the network has no payload, or one that varies by step.
+    """
+    payload = getattr(network, "payload", None)
+    if payload is None or np.size(payload) != 1:
+        return None
+    received = np.sum(accounts.used, axis=-1) + np.sum(accounts.thrown, axis=-1)
+    received = np.asarray(received + accounts.buffered, np.float64)
+    return received * np.float64(np.reshape(payload, ())).item()
+
+
+def join(grid: Sequence[Sequence[xr.Dataset]], rows: str, columns: str) -> xr.Dataset:
+    """Join a grid of datasets along two new dimensions; what is shorter is padded with NaN.
+
+    Args:
+        grid: rows of datasets with the same variables.
+        rows: name of the first new dimension.
+        columns: name of the second.
+    """
+    import xarray as xr
+
+    sizes = {
+        dim: range(max(one.sizes[dim] for row in grid for one in row)) for dim in grid[0][0].dims
+    }
+
+    def pad(dataset: xr.Dataset) -> xr.Dataset:
+        own = {dim: range(dataset.sizes[dim]) for dim in sizes}
+        return dataset.assign_coords(own).reindex(sizes)
+
+    joined = [xr.concat([pad(one) for one in row], columns, data_vars="all") for row in grid]
+    return xr.concat(joined, rows, data_vars="all")

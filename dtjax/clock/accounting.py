@@ -1,0 +1,137 @@
+"""Where the seconds went: every worker's time, by fate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dtjax.clock import cycles
+from dtjax.clock.state import Clock, Pair, absolute
+from dtjax.core import checks, compensated
+from dtjax.core.protocols import ABSENT, COMPUTING
+from dtjax.core.pytree import pytree
+
+FATES = ("useful", "discarded", "cancelled", "in_flight", "waiting", "communicating", "queueing")
+"""What a second of a worker can be; they add up."""
+
+
+@pytree
+@dataclass(frozen=True)
+class Accounts:
+    """The seconds of each worker from 0 to `elapsed`: the seven fates add up to it.
+
+    Each is measured, but for queueing, which is what the others leave.
+
+    Batches of runs have leading axes.
+    """
+
+    useful: jax.Array  # f[n] computing gradients that are in an update
+    discarded: jax.Array  # f[n] computing gradients that were thrown away at arrival
+    cancelled: jax.Array  # f[n] computing what an update stopped
+    in_flight: jax.Array  # f[n] computing what has none of these fates yet
+    waiting: jax.Array  # f[n] idle by the policy's decision
+    communicating: jax.Array  # f[n] pulling or pushing
+    queueing: jax.Array  # f[n] computed, and nothing of it moving
+    started: jax.Array  # i[n] computations started
+    used: jax.Array  # i[n] gradients in an update
+    thrown: jax.Array  # i[n] computations whose gradient was discarded
+    stopped: jax.Array  # i[n] computations cancelled
+    buffered: jax.Array  # i[] gradients that wait for the next update
+    updates: jax.Array  # i[] updates made
+    elapsed: jax.Array  # f[] seconds since the run began
+
+    @property
+    def total(self) -> jax.Array:
+        """f[] worker-seconds: n x elapsed."""
+        first, *others = (getattr(self, fate) for fate in FATES)
+        return jnp.sum(sum(others, first), axis=-1)
+
+    def share(self, fate: str) -> jax.Array:
+        """Return a fate's share of all worker-seconds, f[]; `fate` is one of `FATES`."""
+        checks.choice("share", "fate", fate, FATES)
+        return jnp.sum(getattr(self, fate), axis=-1) / self.total
+
+    @property
+    def utilisation(self) -> jax.Array:
+        """f[] useful seconds as a share of n x elapsed."""
+        return self.share("useful")
+
+    @property
+    def gradient_rate(self) -> jax.Array:
+        """f[] gradients used a second."""
+        return jnp.sum(self.used, axis=-1) / self.elapsed
+
+    @property
+    def update_rate(self) -> jax.Array:
+        """f[] updates a second."""
+        return self.updates / self.elapsed
+
+    @property
+    def stopped_share(self) -> jax.Array:
+        """f[] computations cancelled, as a share of those started."""
+        return jnp.sum(self.stopped, axis=-1) / jnp.sum(self.started, axis=-1)
+
+    @property
+    def coverage(self) -> jax.Array:
+        """f[n] each worker's share of the used gradients: whose data the model has seen."""
+        return self.used / jnp.maximum(jnp.sum(self.used, axis=-1, keepdims=True), 1)
+
+
+def settle(clock: Clock, network: Any = None) -> Accounts:
+    """Make the accounts of a clock, up to its `now`."""
+    n = clock.readers.shape[0]
+    of, at, tally = clock.of, clock.at, clock.tally
+    present, busy = of.phase != ABSENT, of.phase == COMPUTING
+    begun = jnp.where(busy, clock.begun, 0.0)
+    waited = compensated.two_sum(*tally.waited, jnp.where(present & ~busy, clock.begun, 0.0))
+    nothing = jnp.zeros_like(begun)
+    talked, queued = (nothing, nothing), nothing
+    if network is not None:
+        (wire, _), under_way = clock.links.parts(n), cycles.spent(network, clock, clock.now)
+        begun = under_way.computed
+        talked = compensated.two_sum(wire.talked, wire.talked_low, under_way.talked)
+        queued = _rest(clock, waited, talked, begun)
+        if network.collective:  # the last worker waits for its end, the others for the last
+            all_of_them = jnp.where(present, jnp.sum(queued), 0.0)
+            waited = jnp.maximum(waited[0] + queued - all_of_them, 0.0), nothing
+            talked, queued = (talked[0] + all_of_them, nothing), nothing
+
+    buffer = clock.buffer
+    order = jnp.arange(buffer.worker.shape[0], dtype=jnp.int32)
+    owner = jnp.where(order < clock.pending, buffer.worker, n)
+    held = nothing.at[owner].add(buffer.compute, mode="drop")
+    kept = jnp.zeros(n, jnp.int32).at[owner].add(1, mode="drop")
+
+    used = compensated.two_sum(at.computed, at.computed_low, -tally.discarded[0])
+    used = compensated.two_sum(*used, -tally.discarded[1])
+    used = compensated.two_sum(*used, -held)
+    return Accounts(
+        useful=used[0],
+        discarded=tally.discarded[0],
+        cancelled=tally.cancelled[0],
+        in_flight=begun + held,
+        waiting=waited[0],
+        communicating=talked[0],
+        queueing=queued,
+        started=of.step,
+        used=jnp.where(present, clock.done - tally.thrown - kept, 0),
+        thrown=tally.thrown,
+        stopped=tally.stopped,
+        buffered=clock.pending,
+        updates=clock.version,
+        elapsed=absolute(clock),
+    )
+
+
+def _rest(clock: Clock, waited: Pair, talked: Pair, begun: jax.Array) -> jax.Array:
+    """Return the seconds that nothing else accounts for: those of queueing."""
+    at, tally = clock.at, clock.tally
+    left = compensated.two_sum(*clock.origin, clock.now)
+    left = jnp.broadcast_to(left[0], begun.shape), jnp.broadcast_to(left[1], begun.shape)
+    computed = (at.computed, at.computed_low)
+    for spent in (*computed, *tally.cancelled, *waited, *talked, begun):
+        left = compensated.two_sum(*left, -spent)
+    return jnp.where(clock.of.phase == ABSENT, 0.0, jnp.maximum(left[0], 0.0))

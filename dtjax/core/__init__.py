@@ -1,0 +1,1 @@
+"""What every other package stands on: pytrees, random numbers, validation, protocols, arrays."""

@@ -1,0 +1,1 @@
+"""Experiments: settings, cached parts, provenance, results."""

@@ -1,0 +1,1 @@
+"""SGD on quadratics under delay, exactly."""

@@ -1,0 +1,1 @@
+"""Staleness: means and laws."""

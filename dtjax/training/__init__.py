@@ -1,0 +1,1 @@
+"""Training along a trace: tasks, models, data, updates, many runs, learning rates."""

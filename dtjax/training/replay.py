@@ -1,0 +1,241 @@
+"""The trainer: exact stale-gradient SGD along a trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dtjax.clock.trace import Trace
+from dtjax.core import checks, random
+from dtjax.core.protocols import Encoder
+from dtjax.core.pytree import pytree
+from dtjax.training.task import Task
+from dtjax.training.update import Rows, TrainState, rows_of, train
+
+
+@pytree
+@dataclass(frozen=True)
+class Training:
+    """What a replay gives, with E evaluations; batches of runs have leading axes.
+
+    Once a run has diverged its parameters stay at the last finite ones and its measures are NaN.
+    """
+
+    loss: jax.Array  # f[T] mean loss of the row's mini-batches at the versions that were read
+    measures: dict[str, jax.Array]  # f[E, ...]
+    updates: jax.Array  # i[E] updates made by each evaluation
+    gradients: jax.Array  # i[E] gradients used by each evaluation
+    diverged: jax.Array  # i[] update at which the run diverged; -1: it did not
+    params: Any  # the last version
+
+
+def replay(
+    key: jax.Array,
+    trace: Trace,
+    task: Task,
+    optimizer: Any,
+    *,
+    evaluate_every: int,
+    encoder: Encoder | None = None,
+    downlink: Encoder | None = None,
+    params: Any = None,
+) -> Training:
+    """Train along a trace: every gradient is computed at the version that its worker had read.
+
+    For each row t: g_j = gradient of the loss of batch (worker_j, step_j) at version_j, for all K
+    entries at once; messages are encoded in order of arrival; the update gets
+    sum_j examples_j message_j / sum_j examples_j. Pure: write `jax.jit` and `jax.vmap` around it,
+    over keys, traces and learning rates (make the optimizer inside the function that is mapped).
+
+    Args:
+        key: of the initial parameters and the mini-batches; independent of the trace's.
+        trace: one run of `simulate`, or one that `make_trace` built.
+        task: what is learned.
+        optimizer: an optax transformation. One that takes extra arguments is given `value`, the
+            row's loss, and `staleness`, f[], its mean.
+        evaluate_every: gradients between two evaluations, 1 or more, rounded to whole updates: one
+            every max(1, evaluate_every // K) rows.
+        encoder: what workers do to their gradients before they send them (`dtjax.compressors`, or
+            any object with the protocol `dtjax.protocols.Encoder`); None: nothing.
+        downlink: what the server does to their average before it applies and sends it; None:
+            nothing.
+        params: version 0; None: `task.init`.
+
+    Returns:
+        Losses, measures at the start and after each block of rows, and whether the run diverged.
+
+    Raises:
+        ValueError: if `evaluate_every` is below 1, the trace is a batch of runs, it starts at
+            another version than 0, its mini-batches are larger than the task's, the task's data
+            are divided among fewer workers, or an encoder is none.
+
+    Example:
+        >>> import dtjax, optax
+        >>> cluster = dtjax.Cluster(n=4, delay=dtjax.delays.exponential(1.0))
+        >>> run = dtjax.simulate(jax.random.key(0), cluster, dtjax.policies.asp(), updates=200)
+        >>> task = dtjax.task.quadratic([1.0, 0.3])
+        >>> result = dtjax.replay(
+        ...     jax.random.key(1), run.trace, task, optax.sgd(0.2), evaluate_every=50
+        ... )
+        >>> result.measures["loss"].shape, bool(result.measures["loss"][-1] < 1e-3)
+        ((5,), True)
+    """
+    every = checks.integer("replay", "evaluate_every", evaluate_every, low=1)
+    if trace.dt.ndim != 1:
+        rule = "must be one run (vmap replay over a batch of runs)"
+        raise checks.fail("replay", "trace", rule, f"dt of shape {trace.dt.shape}")
+    if checks.is_concrete(trace.start) and int(trace.start) != 0:
+        raise checks.fail("replay", "trace", "must start at version 0", int(trace.start))
+    fits("replay", task, trace)
+    rows, width = trace.worker.shape
+    block = max(1, min(every // width, rows))
+    blocks = -(-rows // block)
+
+    state = begin(key, task, optimizer, trace.workers, trace.slots, encoder, downlink, params)
+    spare = blocks * block - rows
+    table = jax.tree.map(
+        lambda leaf: jnp.pad(leaf, [(0, spare)] + [(0, 0)] * (leaf.ndim - 1)).reshape(
+            blocks, block, *leaf.shape[1:]
+        ),
+        rows_of(trace),
+    )
+
+    def several(state: TrainState, rows: Rows) -> tuple[TrainState, Any]:
+        return advance(key, state, rows, task, optimizer, encoder, downlink)
+
+    first = measure(task, state)
+    state, (losses, later) = lax.scan(several, state, table)
+    joined = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, later)
+    return Training(
+        loss=losses.reshape(-1)[:rows],
+        measures=joined.measures,
+        updates=joined.updates,
+        gradients=joined.gradients,
+        diverged=state.diverged,
+        params=state.params,
+    )
+
+
+class Measured(NamedTuple):
+    """One evaluation."""
+
+    measures: dict[str, jax.Array]  # f[...]; NaN once the run has diverged
+    updates: jax.Array  # i[] made by then
+    gradients: jax.Array  # i[] used by then
+
+
+def begin(
+    key: jax.Array,
+    task: Task,
+    optimizer: Any,
+    workers: int,
+    slots: int,
+    encoder: Encoder | None = None,
+    downlink: Encoder | None = None,
+    params: Any = None,
+) -> TrainState:
+    """Return the state before the first update: what `replay` starts from.
+
+    Args:
+        key: as in `replay`.
+        task: as in `replay`.
+        optimizer: as in `replay`.
+        workers: of the trace.
+        slots: of the trace.
+        encoder: as in `replay`.
+        downlink: as in `replay`.
+        params: as in `replay`.
+
+    Raises:
+        ValueError: if the task's data are divided among fewer workers than the trace has, or an
+            encoder is none.
+    """
+    if task.workers is not None and task.workers < workers:
+        rule = f"must be made for the trace's {workers} workers"
+        raise checks.fail("begin", "task", rule, task.workers)
+    for argument, coder in (("encoder", encoder), ("downlink", downlink)):
+        _is_encoder(argument, coder)
+    params = task.init(task.data, _keys(key)[0]) if params is None else params
+    params = jax.tree.map(jnp.asarray, params)
+    models = None
+    if slots > 1:
+        models = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], slots, axis=0), params)
+    memory: Any = ()
+    if encoder is not None:
+        one = encoder.memory(params)
+        memory = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], workers, axis=0), one)
+    server = () if downlink is None else downlink.memory(params)
+    zero, inner = jnp.int32(0), optimizer.init(params)
+    return TrainState(params, inner, models, memory, server, zero, zero, jnp.int32(-1))
+
+
+def advance(
+    key: jax.Array,
+    state: TrainState,
+    rows: Rows,
+    task: Task,
+    optimizer: Any,
+    encoder: Encoder | None = None,
+    downlink: Encoder | None = None,
+) -> tuple[TrainState, tuple[jax.Array, Measured]]:
+    """Make the updates of some rows, then measure: one turn of `replay`, for loops on the host.
+
+    Args:
+        key: as in `replay`, the same at every turn.
+        state: before the rows.
+        rows: leaves with leading axis the number of rows.
+        task: as in `replay`.
+        optimizer: as in `replay`.
+        encoder: as in `replay`.
+        downlink: as in `replay`.
+
+    Returns:
+        The state after the rows, the loss of each row, and the measures after the last.
+    """
+    batches = _keys(key)[1]
+
+    def one(state: TrainState, row: Rows) -> tuple[TrainState, jax.Array]:
+        return train(state, row, batches, task, optimizer, encoder, downlink)
+
+    state, losses = lax.scan(one, state, rows)
+    return state, (losses, measure(task, state))
+
+
+def _is_encoder(argument: str, coder: Any) -> None:
+    """Raise unless this is an encoder, or None."""
+    methods = ("memory", "encode")
+    if coder is None or (
+        not isinstance(coder, type) and all(callable(getattr(coder, m, None)) for m in methods)
+    ):
+        return
+    rule = "must be an encoder with memory and encode, as those of dtjax.compressors"
+    raise checks.fail("begin", argument, rule, coder)
+
+
+def fits(name: str, task: Task, trace: Trace) -> None:
+    """Raise if a trace, where it is concrete, has larger mini-batches than the task."""
+    if task.examples is None or not checks.is_concrete(trace.examples):
+        return
+    most = float(np.max(np.asarray(trace.examples), initial=0.0))
+    if most > task.examples:
+        rule = f"must have at most the task's batch={task.examples} examples in a gradient"
+        raise checks.fail(name, "trace", rule, most)
+
+
+def _keys(key: jax.Array) -> jax.Array:
+    """Return the keys of the initial parameters and of the mini-batches."""
+    return jax.random.split(random.typed(key))
+
+
+def measure(task: Task, state: TrainState) -> Measured:
+    """Measure the newest version: NaN once the run has diverged."""
+    measures = jax.tree.map(
+        lambda leaf: jnp.where(state.diverged >= 0, jnp.nan, leaf.astype(float)),
+        task.evaluate(task.data, state.params),
+    )
+    return Measured(measures, state.version, state.gradients)

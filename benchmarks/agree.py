@@ -81,7 +81,9 @@ def _check_statistics(
         "staleness": np.array_equal(bins, stale),
         "updates": int(found.updates) == updates,
         "gradients": int(found.gradients) == len(expected.worker),
-        "accounts": np.array_equal(run.accounts.used, np.bincount(expected.worker, minlength=n)),
+        "accounts": np.array_equal(
+            run.accounts.useful_count, np.bincount(expected.worker, minlength=n)
+        ),
     }
     for field, equal in same.items():
         if not equal:

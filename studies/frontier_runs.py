@@ -53,7 +53,7 @@ def seconds_per_update(config: Config, policy: str) -> float:
     """Return the mean seconds of an update; for ssp, the least that they can be."""
     from dtjax import theory
 
-    curve = theory.frontier(*setting(config, policy), step=1.0, updates=0, **quadratic(config))
+    curve = theory.frontier(*setting(config, policy), rate=1.0, updates=0, **quadratic(config))
     return curve.seconds_per_update
 
 
@@ -69,7 +69,7 @@ def plans(config: Config, policy: str) -> list[Plan]:
 
     def fixed(step: float, updates: int) -> Plan:
         last = int(config.horizon / each * (1 + 1e-12))
-        curve = theory.frontier(*given, step=step, updates=last, **problem)
+        curve = theory.frontier(*given, rate=step, updates=last, **problem)
         below = np.flatnonzero(curve.loss <= config.target)
         planned = float(curve.seconds[below[0]]) if below.size else math.inf
         loss, seconds = float(curve.loss[updates]), float(curve.seconds[updates])
@@ -79,12 +79,12 @@ def plans(config: Config, policy: str) -> list[Plan]:
     best = theory.best_rate(*given, deadline=config.deadline, **problem)
     soonest = theory.best_rate(*given, **reach, **problem)
     two = theory.best_switch(*given, **reach, **problem)
-    floor = theory.frontier(*given, step=two.after, updates=0, **problem).floor
+    floor = theory.frontier(*given, rate=two.after, updates=0, **problem).floor
     last = (two.updates, two.loss, two.updates * each, floor, two.seconds)
     return [
         fixed(config.step, by),
-        fixed(best.step, by),
-        fixed(soonest.step, soonest.updates),
+        fixed(best.rate, by),
+        fixed(soonest.rate, soonest.updates),
         Plan(two.before, two.after, two.switch_updates, *last),
     ]
 
@@ -225,7 +225,7 @@ def compared(config: Config, policy: str) -> xr.Dataset:
     exact = np.full((len(ways), len(time)), np.nan)
     for place, way in enumerate(ways):
         if policy != "ssp" and way.before == way.after > 0:
-            own = {"step": way.after, "seconds": time, **quadratic(config)}
+            own = {"rate": way.after, "seconds": time, **quadratic(config)}
             exact[place] = theory.loss_at_seconds(*setting(config, policy), **own)
     floor = np.array([way.floor for way in ways])
     usable = np.isfinite(floor)

@@ -347,7 +347,7 @@ def study(config: Config) -> xr.Dataset:
                 nonlocal runs
                 if runs is None:  # all the policies at once: one compile
                     runs = schedules(config, world, keys, network)
-                    used = runs.accounts.used.sum(-1).mean(-1)
+                    used = runs.accounts.useful_count.sum(-1).mean(-1)
                     bar.total += int(used[place:].sum() * lanes)
                 run = jax.tree.map(lambda leaf: leaf[place], runs)
                 return compare(config, world, policy, run, fleet, bar, network)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtjax.clock.accounting import FATES
+from dtjax.clock.accounting import COUNTS, FATES
 from dtjax.clock.trace import staleness
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def label(run: Any, training: Training, seconds: np.ndarray, *, network: Any = N
     for name, value in training.measures.items():
         more = [f"{name}_entry"] if value.ndim == 3 else []
         values[name] = (["run", "evaluation", *more], np.asarray(value))
-    for name in (*FATES, "started", "used", "thrown", "stopped"):
+    for name in (*FATES, "started", *COUNTS):
         units = {"units": "s"} if name in FATES else {}
         values[name] = (("run", "worker"), np.asarray(getattr(accounts, name)), units)
     values |= {
@@ -66,7 +66,7 @@ def bits_sent(network: Any, accounts: Any) -> np.ndarray | None:
     payload = getattr(network, "payload", None)
     if payload is None or np.size(payload) != 1:
         return None
-    received = np.sum(accounts.used, axis=-1) + np.sum(accounts.thrown, axis=-1)
+    received = np.sum(accounts.useful_count, axis=-1) + np.sum(accounts.discarded_count, axis=-1)
     received = np.asarray(received + accounts.buffered, np.float64)
     return received * np.float64(np.reshape(payload, ())).item()
 

@@ -53,7 +53,7 @@ def outcomes(whole: xr.Dataset, *, target: float, by: str = "policy") -> str:
 
 def _row(one: xr.Dataset) -> list[Any]:
     time = median_interval(one.target_seconds.values)
-    used, elapsed = one.used.values, one.elapsed.values
+    used, elapsed = one.useful_count.values, one.elapsed.values
     total = elapsed * one.sizes["worker"]
     least = used.min(-1) / np.maximum(used.sum(-1), 1)
     reached = np.isfinite(time.median)

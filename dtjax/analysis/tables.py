@@ -26,8 +26,8 @@ def summary(run: Any, *, network: Any = None) -> str:
     values = {
         "seconds an update": statistics.dt_mean,
         "their standard deviation": np.sqrt(statistics.dt_variance),
-        "updates a second": accounts.update_rate,
-        "gradients a second": accounts.gradient_rate,
+        "updates a second": accounts.updates_per_second,
+        "gradients a second": accounts.gradients_per_second,
         "staleness, mean": statistics.staleness_mean,
         "staleness, largest": statistics.staleness_max,
         "utilisation": accounts.utilisation,

@@ -240,7 +240,7 @@ def simulate(options: Simulate) -> None:
     if network is not None:
         fates += network.FATES
     per_worker = [
-        [w, int(accounts.started[w]), int(accounts.used[w])]
+        [w, int(accounts.started[w]), int(accounts.useful_count[w])]
         + [float(getattr(accounts, fate)[w]) for fate in fates]
         for w in range(len(accounts.started))
     ]
@@ -251,13 +251,13 @@ def simulate(options: Simulate) -> None:
     summary = [
         ["seconds", float(accounts.elapsed)],
         ["updates", int(accounts.updates)],
-        ["gradients used", int(np.sum(accounts.used))],
+        ["gradients used", int(np.sum(accounts.useful_count))],
         ["gradients waiting for the next update", int(accounts.buffered)],
         ["utilisation", float(accounts.utilisation)],
-        ["gradients a second", float(accounts.gradient_rate)],
-        ["updates a second", float(accounts.update_rate)],
+        ["gradients a second", float(accounts.gradients_per_second)],
+        ["updates a second", float(accounts.updates_per_second)],
         ["cancelled seconds, share", float(accounts.share("cancelled"))],
-        ["cancelled computations, share", float(accounts.stopped_share)],
+        ["cancelled computations, share", float(accounts.cancelled_share)],
         *network.sums(network, accounts),
     ]
     print("\n".join(f"{name}: {value:.6g}" for name, value in summary))

@@ -17,6 +17,9 @@ from dtjax.core.pytree import pytree
 FATES = ("useful", "discarded", "cancelled", "in_flight", "waiting", "communicating", "queueing")
 """What a second of a worker can be; they add up."""
 
+COUNTS = ("useful_count", "discarded_count", "cancelled_count")
+"""What a computation can be that is over, in the same words."""
+
 
 @pytree
 @dataclass(frozen=True)
@@ -36,9 +39,9 @@ class Accounts:
     communicating: jax.Array  # f[n] pulling or pushing
     queueing: jax.Array  # f[n] computed, and nothing of it moving
     started: jax.Array  # i[n] computations started
-    used: jax.Array  # i[n] gradients in an update
-    thrown: jax.Array  # i[n] computations whose gradient was discarded
-    stopped: jax.Array  # i[n] computations cancelled
+    useful_count: jax.Array  # i[n] gradients in an update
+    discarded_count: jax.Array  # i[n] computations whose gradient was discarded
+    cancelled_count: jax.Array  # i[n] computations cancelled
     buffered: jax.Array  # i[] gradients that wait for the next update
     updates: jax.Array  # i[] updates made
     elapsed: jax.Array  # f[] seconds since the run began
@@ -60,24 +63,26 @@ class Accounts:
         return self.share("useful")
 
     @property
-    def gradient_rate(self) -> jax.Array:
+    def gradients_per_second(self) -> jax.Array:
         """f[] gradients used a second."""
-        return jnp.sum(self.used, axis=-1) / self.elapsed
+        return jnp.sum(self.useful_count, axis=-1) / self.elapsed
 
     @property
-    def update_rate(self) -> jax.Array:
+    def updates_per_second(self) -> jax.Array:
         """f[] updates a second."""
         return self.updates / self.elapsed
 
     @property
-    def stopped_share(self) -> jax.Array:
+    def cancelled_share(self) -> jax.Array:
         """f[] computations cancelled, as a share of those started."""
-        return jnp.sum(self.stopped, axis=-1) / jnp.sum(self.started, axis=-1)
+        return jnp.sum(self.cancelled_count, axis=-1) / jnp.sum(self.started, axis=-1)
 
     @property
     def coverage(self) -> jax.Array:
         """f[n] each worker's share of the used gradients: whose data the model has seen."""
-        return self.used / jnp.maximum(jnp.sum(self.used, axis=-1, keepdims=True), 1)
+        return self.useful_count / jnp.maximum(
+            jnp.sum(self.useful_count, axis=-1, keepdims=True), 1
+        )
 
 
 def settle(clock: Clock, network: Any = None) -> Accounts:
@@ -117,9 +122,9 @@ def settle(clock: Clock, network: Any = None) -> Accounts:
         communicating=talked[0],
         queueing=queued,
         started=of.step,
-        used=jnp.where(present, clock.done - tally.thrown - kept, 0),
-        thrown=tally.thrown,
-        stopped=tally.stopped,
+        useful_count=jnp.where(present, clock.done - tally.discarded_count - kept, 0),
+        discarded_count=tally.discarded_count,
+        cancelled_count=tally.cancelled_count,
         buffered=clock.pending,
         updates=clock.version,
         elapsed=absolute(clock),

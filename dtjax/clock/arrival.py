@@ -110,7 +110,7 @@ def arrive(
         thrown = jnp.where(decision.use, n, i)
         tally = tally._replace(
             discarded=_add(tally.discarded, thrown, spent),
-            thrown=tally.thrown.at[thrown].add(1, mode="drop"),
+            discarded_count=tally.discarded_count.at[thrown].add(1, mode="drop"),
         )
 
     # The server updates: a slot without readers takes the new version. At most n - 1 computations

@@ -158,7 +158,7 @@ def advance(
     accounts = settle(clock, cluster.network)
     left = clock.version - clock.buffer.version
     waiting = jnp.arange(K, dtype=jnp.int32) < clock.pending
-    gradients = jnp.sum(accounts.used, dtype=jnp.int32)
+    gradients = jnp.sum(accounts.useful_count, dtype=jnp.int32)
     return Summary(accounts, status, *statistics.end(kept, gradients, left, waiting))
 
 

@@ -54,7 +54,7 @@ def sweep(
     tally = clock.tally
     clock = clock._replace(
         tally=tally._replace(
-            stopped=tally.stopped + cancel,
+            cancelled_count=tally.cancelled_count + cancel,
             waited=compensated.two_sum(*tally.waited, jnp.where(start & ~cancel, begun, 0.0)),
         )
     )

@@ -50,8 +50,8 @@ class Tally(NamedTuple):
     discarded: Pair  # f[n] seconds of computations thrown away at arrival
     cancelled: Pair  # f[n] seconds of stopped computations
     waited: Pair  # f[n] seconds of waits that are over
-    thrown: jax.Array  # i[n] computations thrown away at arrival
-    stopped: jax.Array  # i[n] computations stopped
+    discarded_count: jax.Array  # i[n] computations thrown away at arrival
+    cancelled_count: jax.Array  # i[n] computations stopped
 
 
 class Clock(NamedTuple):
@@ -84,7 +84,7 @@ class Clock(NamedTuple):
     def done(self) -> jax.Array:
         """Completed computations, i[n]; the largest integer for absent workers."""
         of = self.of
-        done = of.step - self.tally.stopped - (of.phase == COMPUTING)
+        done = of.step - self.tally.cancelled_count - (of.phase == COMPUTING)
         return jnp.where(of.phase == ABSENT, jnp.iinfo(jnp.int32).max, done)
 
     @property

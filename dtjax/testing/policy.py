@@ -152,13 +152,17 @@ def _check_accounts(name: str, run: Run, n: int) -> None:
     total, elapsed = fates.sum(0), float(accounts.elapsed)
     added = np.allclose(total, elapsed, rtol=1e-5) and (fates >= -1e-5 * elapsed).all()
     require(added, f"{name}: the fates of time are {total} s a worker, but {elapsed} s have passed")
-    ended = [int(getattr(accounts, fate).sum()) for fate in ("used", "thrown", "stopped")]
+    ended = [
+        int(getattr(accounts, fate).sum())
+        for fate in ("useful_count", "discarded_count", "cancelled_count")
+    ]
     busy, buffered = int((run.clock.of.phase == COMPUTING).sum()), int(accounts.buffered)
     started, fate = int(accounts.started.sum()), sum(ended) + buffered + busy
     require(started == fate, f"{name}: {started} computations were started, {fate} have a fate")
     used = np.bincount(np.asarray(run.trace.worker)[np.asarray(run.trace.valid)], minlength=n)
     require(
-        _equal(used, accounts.used), f"{name}: the trace and the accounts differ in what is used"
+        _equal(used, accounts.useful_count),
+        f"{name}: the trace and the accounts differ in what is used",
     )
 
 
@@ -183,7 +187,7 @@ def _check_versions(name: str, policy: Any, run: Run, n: int) -> None:
         left = n - 1
     else:
         return
-    if accounts.thrown.any() or accounts.stopped.any():
+    if accounts.discarded_count.any() or accounts.cancelled_count.any():
         return
     busy, buffer = clock.of.phase == COMPUTING, clock.buffer
     pending = np.arange(buffer.version.shape[0]) < int(clock.pending)

@@ -22,7 +22,7 @@ from dtjax.theory.order_statistics.by_law import (
 from dtjax.theory.order_statistics.harmonic import harmonic, harmonic_difference, harmonic_limit
 from dtjax.theory.order_statistics.law import Law
 from dtjax.theory.quadratic.constant_delay import (
-    constant_delay_fastest_step,
+    constant_delay_fastest_rate,
     constant_delay_response,
     constant_delay_second_moments,
     constant_delay_stability_edge,
@@ -105,7 +105,7 @@ __all__ = [
     "best_switch",
     "bsp_seconds",
     "bsp_utilisation",
-    "constant_delay_fastest_step",
+    "constant_delay_fastest_rate",
     "constant_delay_response",
     "constant_delay_second_moments",
     "constant_delay_stability_edge",

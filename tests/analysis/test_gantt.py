@@ -109,13 +109,13 @@ def agrees(run: Any, mine: list[gantt.Bar], w: int) -> None:
     assert min(talked, queued) >= -1e-3
     assert length["lost"] >= lost + talked + queued - 1e-3
     assert length["lost"] <= lost + talked + queued + accounts.waiting[w] + 1e-3
-    if not accounts.thrown[w] + accounts.stopped[w]:
+    if not accounts.discarded_count[w] + accounts.cancelled_count[w]:
         assert talked == pytest.approx(0, abs=1e-3)
         assert queued == pytest.approx(0, abs=1e-3)
     useful = [bar for bar in mine if bar.fate == "useful"]
-    assert len(useful) == accounts.used[w]
+    assert len(useful) == accounts.useful_count[w]
     named = sum(int(bar.label.split()[0]) for bar in mine if bar.fate == "lost")
-    assert named == accounts.thrown[w] + accounts.stopped[w]
+    assert named == accounts.discarded_count[w] + accounts.cancelled_count[w]
 
 
 def served(run: Any, bars: list[gantt.Bar], links: Any) -> None:
@@ -125,7 +125,7 @@ def served(run: Any, bars: list[gantt.Bar], links: Any) -> None:
     if links is None:
         assert not bars
         return
-    known = run.accounts.used.sum() + run.accounts.buffered
+    known = run.accounts.useful_count.sum() + run.accounts.buffered
     least = known * float(links.fold) + run.accounts.updates * float(links.apply)
     total = sum(bar.end - bar.start for bar in bars)
     assert least - 1e-3 <= total <= least + float(links.fold + links.apply) + 1e-3

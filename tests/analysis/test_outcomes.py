@@ -23,10 +23,10 @@ def test_bits_of_many_runs() -> None:
     policy = dtjax.policies.k_asp(3, max_staleness=0)
     accounts = dtjax.simulate_runs(keys, cluster, policy, until=12.0).accounts
     bits = bits_sent(links, accounts)
-    delivered = accounts.used.sum(-1) + accounts.thrown.sum(-1) + accounts.buffered
+    delivered = accounts.useful_count.sum(-1) + accounts.discarded_count.sum(-1) + accounts.buffered
     assert bits is not None and bits.dtype == np.float64
     assert bits.tolist() == [80.0 * count for count in delivered]
-    assert accounts.thrown.sum() > 0 and accounts.buffered.sum() > 0
+    assert accounts.discarded_count.sum() > 0 and accounts.buffered.sum() > 0
 
 
 @pytest.mark.parametrize(

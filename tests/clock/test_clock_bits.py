@@ -154,5 +154,5 @@ def test_what_is_stopped_of_long_computations_adds_up(long_table: np.ndarray) ->
     accounts = jax.tree.map(np.asarray, run.accounts)
     assert accounts.elapsed == pytest.approx(elapsed, rel=1e-6)
     assert accounts.cancelled == pytest.approx([0, elapsed, elapsed], rel=1e-6)
-    assert accounts.stopped.tolist() == [0, updates, updates]
+    assert accounts.cancelled_count.tolist() == [0, updates, updates]
     assert float(run.accounts.total) == pytest.approx(3 * elapsed, rel=1e-6)

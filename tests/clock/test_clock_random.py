@@ -109,7 +109,15 @@ def test_many_workers_in_binary64(name: str) -> None:
     exact = ("worker", "step", "version", "staleness", "compute")
     for name in exact:
         assert [row[name] for row in found["updates"]] == [row[name] for row in wanted["updates"]]
-    for name in ("started", "used", "thrown", "stopped", "completed", "buffered", "status"):
+    for name in (
+        "started",
+        "useful_count",
+        "discarded_count",
+        "cancelled_count",
+        "completed",
+        "buffered",
+        "status",
+    ):
         assert found[name] == wanted[name], name
     for name in ("end", *SECONDS):
         assert found[name] == pytest.approx(wanted[name], rel=1e-12, abs=1e-12), name

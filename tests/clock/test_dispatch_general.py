@@ -18,7 +18,7 @@ from dtjax.clock.status import EXHAUSTED, STUCK
 from dtjax.clock.trace import Trace
 from path_cases import POLICIES
 
-COUNTS = ("started", "used", "thrown", "stopped", "buffered", "updates")
+COUNTS = ("started", "useful_count", "discarded_count", "cancelled_count", "buffered", "updates")
 
 
 def arrivals(cluster: Any, policy: Any, count: int, key: Any = KEY) -> Any:
@@ -143,5 +143,5 @@ def test_a_straggler_of_a_billion_seconds_arrives() -> None:
     table[1] = 4000.0 + 2.0**-10
     cluster = dtjax.Cluster(2, delays.recorded(table))
     run = dtjax.simulate(KEY, cluster, policies.asp(), updates=4100, collect="statistics")
-    assert run.accounts.used.tolist() == [4099, 1]
+    assert run.accounts.useful_count.tolist() == [4099, 1]
     assert int(run.statistics.staleness_max) == 4000

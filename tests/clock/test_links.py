@@ -193,7 +193,15 @@ def test_many_workers_in_binary64(name: str, ordered: bool) -> None:
     wanted = expected(reference, times.tolist(), 30)
     for key in ("worker", "step", "version", "staleness", "compute"):
         assert [row[key] for row in found["updates"]] == [row[key] for row in wanted["updates"]]
-    for key in ("started", "used", "thrown", "stopped", "completed", "buffered", "status"):
+    for key in (
+        "started",
+        "useful_count",
+        "discarded_count",
+        "cancelled_count",
+        "completed",
+        "buffered",
+        "status",
+    ):
         assert found[key] == wanted[key], key
     for key in ("end", "useful", "discarded", "cancelled", "in_flight", "waiting"):
         assert found[key] == pytest.approx(wanted[key], rel=1e-11, abs=1e-11), key

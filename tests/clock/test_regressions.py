@@ -137,7 +137,7 @@ def test_wide_integers_in_a_rule() -> None:
     with jax.enable_x64(True):
         cluster = dtjax.Cluster(4, delays.exponential(1.0))
         wide = simulate(KEY, cluster, policies.Rule(k=np.array(2)), updates=5, collect="statistics")
-        assert int(wide.accounts.used.sum()) == 10
+        assert int(wide.accounts.useful_count.sum()) == 10
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_rules_that_are_none(rule: policies.Rule, message: str) -> None:
 
 def test_theory_at_absurd_numbers() -> None:
     law = delays.exponential(1.0)
-    wild = theory.frontier("asp", law, 4, step=1e200, eigenvalues=[1.0], updates=1)
+    wild = theory.frontier("asp", law, 4, rate=1e200, eigenvalues=[1.0], updates=1)
     assert wild.floor == np.inf
     for wrong, message in (
         ({"policies": "asp", "workers": [8]}, "policies must be a list of names"),

@@ -135,7 +135,7 @@ def test_worked_table(index: int) -> None:
     _, times, used = WORKED[index]
     run, found = worked(index)
     assert [row["time"] for row in found["updates"]] == times
-    assert sum(found["used"]) == used
+    assert sum(found["useful_count"]) == used
     assert found["end"] == 15
     assert float(run.accounts.total) == 45
 
@@ -143,8 +143,8 @@ def test_worked_table(index: int) -> None:
 def test_worked_facts() -> None:
     bsp, _ = worked(0, np.inf, 1)
     assert float(bsp.accounts.utilisation) == pytest.approx(14 / 21)
-    assert float(bsp.accounts.gradient_rate) == pytest.approx(3 / 7)
-    assert float(bsp.accounts.update_rate) == pytest.approx(1 / 7)
+    assert float(bsp.accounts.gradients_per_second) == pytest.approx(3 / 7)
+    assert float(bsp.accounts.updates_per_second) == pytest.approx(1 / 7)
     _, asp = worked(1)
     third = [row for row in asp["updates"] if row["worker"] == [2]]
     assert third[0]["staleness"] == [4]
@@ -152,10 +152,14 @@ def test_worked_facts() -> None:
         _, ssp = worked(2, until)
         assert (ssp["waiting"][0], ssp["started"][0]) == (waited, started)
     backup, found = worked(3)
-    assert (found["used"][2], found["cancelled"][2], found["stopped"][2]) == (0, 15, 3)
+    assert (found["useful_count"][2], found["cancelled"][2], found["cancelled_count"][2]) == (
+        0,
+        15,
+        3,
+    )
     assert float(backup.accounts.coverage[2]) == 0
     _, batches = worked(4)
-    assert (batches["used"], batches["buffered"]) == ([6, 0, 0], 1)
+    assert (batches["useful_count"], batches["buffered"]) == ([6, 0, 0], 1)
     _, k_asp = worked(5)
     assert k_asp["buffered"] == 1
     assert {s for row in k_asp["updates"] for s in row["staleness"]} == {0, 1}

@@ -132,7 +132,7 @@ def test_a_fleet_is_the_vmapped_replay() -> None:
     made = run.accounts.updates
     assert len(set(made.tolist())) > 1  # runs are of unequal lengths
     assert (result.updates[:, -1] == made).all()
-    assert (result.gradients[:, -1] == run.accounts.used.sum(-1)).all()
+    assert (result.gradients[:, -1] == run.accounts.useful_count.sum(-1)).all()
     assert (np.isnan(result.loss).sum(-1) == 64 - made).all()
 
 
@@ -151,7 +151,7 @@ def test_progress_and_early_ends() -> None:
     keys, run, rates = inputs()
     seen: list[int] = []
     fleet().train(keys, run.trace, rates, progress=seen.append)
-    assert sum(seen) == run.accounts.used.sum()
+    assert sum(seen) == run.accounts.useful_count.sum()
     assert all(count > 0 for count in seen)  # no chunk without an update is run
     assert len(seen) > 2
     waves: list[int] = []

@@ -126,7 +126,7 @@ def test_the_numbers_agree_with_one_another(ran: Ran) -> None:
     total = xr.concat([whole[fate] for fate in fates], "fate").sum(["fate", "worker"])
     np.testing.assert_allclose(total, 4 * whole.elapsed, rtol=1e-5)
     np.testing.assert_allclose(whole.elapsed, 25.0, rtol=1e-6)
-    assert (whole.gradients.max("evaluation") == whole.used.sum("worker")).all()
+    assert (whole.gradients.max("evaluation") == whole.useful_count.sum("worker")).all()
     assert (whole.updates.max("evaluation") == whole.update_count).all()
     assert (whole.seconds.diff("evaluation").fillna(0) >= 0).all()
     assert (whole.seconds.max("evaluation") <= 25.0).all()
@@ -135,7 +135,9 @@ def test_the_numbers_agree_with_one_another(ran: Ran) -> None:
     assert (first.seconds == 0).all()
     assert (first.test_loss == first.test_loss.isel(policy=0, world=0)).all()
     assert (whole.max_staleness.sel(policy=["bsp", "k-bsp"]) == 0).all()
-    assert (whole.used.sum("worker").sel(policy="asp") >= whole.used.sum("worker")).all()
+    assert (
+        whole.useful_count.sum("worker").sel(policy="asp") >= whole.useful_count.sum("worker")
+    ).all()
     assert (whole.diverged == -1).all()
     assert whole.rate.isin(whole.tried).all()
 
@@ -150,7 +152,7 @@ def test_a_network(ran: Ran) -> None:
     found = table(stdout, "exponential")
     assert found[""] == [*COLUMNS, "communicating", "queueing", "bytes"]
     whole = study.read(out / "tradeoff.nc").sel(world="exponential")
-    delivered = (whole.used + whole.thrown).sum("worker")
+    delivered = (whole.useful_count + whole.discarded_count).sum("worker")
     bits = 32 * (64 * 32 + 32 + 32 * 10 + 10)
     for policy in ("bsp", "asp"):
         one = whole.sel(policy=policy)
@@ -163,7 +165,7 @@ def test_a_network(ran: Ran) -> None:
         )
         assert float(cells["bytes"]) == pytest.approx(float(one.bits_sent.mean()) / 8, 0.01)
     assert bits / 771_200 == 0.1
-    assert (whole.communicating >= 0.999 * 0.2 * whole.used).all()
+    assert (whole.communicating >= 0.999 * 0.2 * whole.useful_count).all()
     assert (whole.queueing.sum("worker") > 0).all()
     assert (out / "tradeoff.png").exists()
 

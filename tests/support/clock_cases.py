@@ -106,8 +106,13 @@ def facts(run: dtjax.Run, n: int) -> dict[str, Any]:
         row["staleness"] = stale[t, j].tolist()
         row["arrival"] = (times[t] - trace.arrival[t, j].astype(float)).tolist()
         updates.append({"time": times[t], **row})
-    lists = {name: getattr(accounts, name).tolist() for name in (*SECONDS, "started", "used")}
-    lists |= {"thrown": accounts.thrown.tolist(), "stopped": accounts.stopped.tolist()}
+    lists = {
+        name: getattr(accounts, name).tolist() for name in (*SECONDS, "started", "useful_count")
+    }
+    lists |= {
+        "discarded_count": accounts.discarded_count.tolist(),
+        "cancelled_count": accounts.cancelled_count.tolist(),
+    }
     lists["completed"] = np.asarray(run.clock.done).tolist()
     for name, row in lists.items():
         idle = np.iinfo(np.int32).max if name == "completed" else 0
@@ -133,13 +138,13 @@ def expected(schedule: Schedule, durations: Sequence[Sequence[float]], asked: in
         updates.append({"time": update.time, **row})
     done = DONE if len(updates) == asked else UNTIL
     status = {"exhausted": EXHAUSTED, "stuck": STUCK, "done": done}
-    names = (*SECONDS, "started", "used", "completed", "buffered", "end")
+    names = (*SECONDS, "started", "useful_count", "completed", "buffered", "end")
     return {
         "updates": updates,
         "made": len(updates),
         "status": status[schedule.status],
-        "thrown": schedule.discarded_count,
-        "stopped": schedule.cancelled_count,
+        "discarded_count": schedule.discarded_count,
+        "cancelled_count": schedule.cancelled_count,
         **{name: getattr(schedule, name) for name in names},
     }
 

@@ -18,12 +18,12 @@ from test_theory_quadratics import assert_mean
 TAUS = (0, 1, 2, 4, 8)
 
 
-def test_edges_and_fastest_steps_of_constant_staleness() -> None:
+def test_edges_and_fastest_rates_of_constant_staleness() -> None:
     edges = theory.constant_delay_stability_edge(TAUS)
     np.testing.assert_allclose(edges, [2, 1, 0.61803, 0.3473, 0.18454], atol=5e-6)
     for tau in TAUS:
         expected = Fraction(tau**tau, (tau + 1) ** (tau + 1))
-        fastest = theory.constant_delay_fastest_step(tau, eigenvalue=4.0)
+        fastest = theory.constant_delay_fastest_rate(tau, eigenvalue=4.0)
         assert fastest == pytest.approx(float(expected) / 4, rel=1e-14)
     assert theory.constant_delay_stability_edge(3, eigenvalue=[1.0, 2.0]).shape == (2,)
 
@@ -40,7 +40,7 @@ def companion_radius(a: float, tau: int) -> float:
 def test_constant_staleness_against_roots(tau: int) -> None:
     edge = float(theory.constant_delay_stability_edge(tau))
     assert companion_radius(0.999 * edge, tau) < 1 < companion_radius(1.001 * edge, tau)
-    fastest = float(theory.constant_delay_fastest_step(tau))
+    fastest = float(theory.constant_delay_fastest_rate(tau))
     best = companion_radius(fastest, tau)
     assert best == pytest.approx(tau / (tau + 1), abs=1e-2)
     for factor in (0.9, 1.1):

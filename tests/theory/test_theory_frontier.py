@@ -26,7 +26,7 @@ from test_theory_quadratics import assert_mean
 from theory_laws import Exponential, Pareto, Uniform
 
 N, ROWS, RUNS = 4, 16, 512
-MEAN, STEP, START, EXAMPLES = 2.0, 0.5, 1.5, 4
+MEAN, RATE, START, EXAMPLES = 2.0, 0.5, 1.5, 4
 CURVES = (0.3, 0.8)
 SPREAD = 1.0  # of a gradient of one example
 POLICIES = {"bsp": None, "k-bsp": 2, "k-batch-bsp": 3, "asp": None, "k-asp": 2, "k-batch-asp": 3}
@@ -62,7 +62,7 @@ def trained() -> dict[str, Trained]:
     def one(rule: Any, key: jax.Array) -> Any:
         schedule, training = jax.random.split(key)
         run = dtjax.simulate(schedule, cluster, rule, updates=ROWS, width=N)
-        result = dtjax.replay(training, run.trace, problem, optax.sgd(STEP), evaluate_every=N)
+        result = dtjax.replay(training, run.trace, problem, optax.sgd(RATE), evaluate_every=N)
         return result.measures["square"], run.trace.dt
 
     keys = jax.random.split(jax.random.key(11), RUNS)
@@ -81,13 +81,13 @@ def x64() -> Iterator[None]:
 
 def settings() -> dict[str, Any]:
     noise = SPREAD / math.sqrt(EXAMPLES)
-    return {"step": STEP, "eigenvalues": CURVES, "noise": noise, "start": START}
+    return {"rate": RATE, "eigenvalues": CURVES, "noise": noise, "start": START}
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_trainer_has_these_moments(policy: str, x64: None) -> None:
     noise = SPREAD / math.sqrt(EXAMPLES)
-    expected = EXPECTED[policy](STEP, updates=ROWS, eigenvalue=CURVES, noise=noise, start=START)
+    expected = EXPECTED[policy](RATE, updates=ROWS, eigenvalue=CURVES, noise=noise, start=START)
     found = trained()[policy].square
     assert found.shape[1:] == expected.shape
     assert_mean(found, expected)
@@ -162,7 +162,7 @@ def test_the_floor_is_where_the_curve_ends(policy: str) -> None:
     assert curve.loss[-1] == pytest.approx(curve.floor, rel=1e-9)
     edge = float(theory.stability_map([policy], [N], k=POLICIES[policy], eigenvalue=0.8)[0, 0])
     for factor in (0.99, 1.01):
-        own = {**settings(), "step": factor * edge}
+        own = {**settings(), "rate": factor * edge}
         assert np.isfinite(theory.frontier(*arguments(policy), updates=1, **own).floor) == (
             factor < 1
         )
@@ -178,10 +178,10 @@ def test_flat_directions_cost_nothing() -> None:
 @given(
     factor=st.floats(0.01, 100),
     policy=st.sampled_from(sorted(POLICIES)),
-    step=st.floats(0.01, 2.0),
+    rate=st.floats(0.01, 2.0),
 )
-def test_time_scales_with_the_law(factor: float, policy: str, step: float) -> None:
-    own = {**settings(), "step": step, "updates": 5}
+def test_time_scales_with_the_law(factor: float, policy: str, rate: float) -> None:
+    own = {**settings(), "rate": rate, "updates": 5}
     one = theory.frontier(policy, Exponential(1.0), N, POLICIES[policy], **own)
     other = theory.frontier(policy, Exponential(1 / factor), N, POLICIES[policy], **own)
     np.testing.assert_allclose(other.seconds, factor * one.seconds, rtol=1e-9)
@@ -211,7 +211,7 @@ def test_stability_map() -> None:
 
 
 def changed(**changes: Any) -> dict[str, Any]:
-    return {"step": 0.1, "eigenvalues": [1.0], "updates": 3, **changes}
+    return {"rate": 0.1, "eigenvalues": [1.0], "updates": 3, **changes}
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def changed(**changes: Any) -> dict[str, Any]:
         ),
         (
             lambda: theory.loss_at_seconds(
-                "bsp", Uniform(1.0, 2.0), 4, step=0.1, eigenvalues=[1.0], seconds=1.0
+                "bsp", Uniform(1.0, 2.0), 4, rate=0.1, eigenvalues=[1.0], seconds=1.0
             ),
             "loss_at_seconds: law must be exponential .* 'bsp'",
         ),
@@ -253,8 +253,8 @@ def changed(**changes: Any) -> dict[str, Any]:
             r"noise must have shape \(\) or \(1,\), got shape \(2,\)",
         ),
         (
-            lambda: theory.frontier("asp", LAW, 4, **changed(step=[0.1, 0.2])),
-            r"step must be one number, got shape \(2,\)",
+            lambda: theory.frontier("asp", LAW, 4, **changed(rate=[0.1, 0.2])),
+            r"rate must be one number, got shape \(2,\)",
         ),
         (lambda: theory.stability_map(["asp"], [0]), "workers must .* at least 1, got 0"),
         (lambda: theory.stability_map(["k-asp"], [2], k=3), "k must .* 1 and n=2, got 3"),

@@ -81,7 +81,7 @@ def test_published_numbers():
     assert mean(8, [4, 8]) == pytest.approx([0.6345, 2.7179], abs=5e-5)
     assert variance(8, [4, 8]) == pytest.approx([0.1038, 1.5274], abs=5e-5)
     assert mean(64, 64) == pytest.approx(4.744, abs=5e-4)
-    assert mean(8, 4, rate=2.0, shift=3.0) == pytest.approx(3 + 0.6345 / 2, abs=5e-5)
+    assert mean(8, 4, per_second=2.0, shift=3.0) == pytest.approx(3 + 0.6345 / 2, abs=5e-5)
 
 
 CASES = [(1, 1), (2, 1), (8, 4), (8, 8), (64, 1), (64, 40), (64, 64), (10**6, 10**6), (10**6, 10)]

@@ -180,8 +180,8 @@ def test_eigenvalues_and_starts_scale() -> None:
     ("call", "message"),
     [
         (lambda: theory.constant_delay_stability_edge(-1), "staleness must .* got -1"),
-        (lambda: theory.constant_delay_fastest_step(1, eigenvalue=0), "eigenvalue must .* got 0"),
-        (lambda: theory.constant_delay_response(0.0, 1, 3), "step must be positive .* got 0.0"),
+        (lambda: theory.constant_delay_fastest_rate(1, eigenvalue=0), "eigenvalue must .* got 0"),
+        (lambda: theory.constant_delay_response(0.0, 1, 3), "rate must be positive .* got 0.0"),
         (lambda: theory.constant_delay_second_moments(0.1, 1, -2), "updates must .* got -2"),
         (lambda: theory.constant_delay_stationary_variance(0.1, 1, noise=-1), "noise must .* -1"),
         (lambda: theory.synchronous_second_moments(0.1, 0, 2), "k must .* at least 1, got 0"),
@@ -193,7 +193,7 @@ def test_eigenvalues_and_starts_scale() -> None:
         ),
         (lambda: theory.exponential_k_asp_stability_edge(3, [1, 4]), "1 and n=3, got 4"),
         (lambda: theory.exponential_k_batch_asp_stability_edge(3, 0), "k must .* got 0"),
-        (lambda: theory.exponential_asp_stationary_variance(-0.1, 3), "step must .* got -0.1"),
+        (lambda: theory.exponential_asp_stationary_variance(-0.1, 3), "rate must .* got -0.1"),
     ],
 )
 def test_bad_input(call: Callable[[], Any], message: str) -> None:

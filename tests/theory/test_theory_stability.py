@@ -36,10 +36,10 @@ def test_edges_are_where_the_radius_is_one(n: int, k: int) -> None:
         radius = moment_maps.radius(build(near, 0.0, n, k))
         assert radius[0] < 1 < radius[2]
         assert radius[1] == pytest.approx(1.0, abs=1e-8)
-        # The stable steps are an interval from 0.
-        steps = np.linspace(0.002, 3.0, 400) * edge
-        stable = moment_maps.radius(build(steps, 0.0, n, k)) < 1
-        np.testing.assert_array_equal(stable, steps < edge)
+        # The stable rates are an interval from 0.
+        rates = np.linspace(0.002, 3.0, 400) * edge
+        stable = moment_maps.radius(build(rates, 0.0, n, k)) < 1
+        np.testing.assert_array_equal(stable, rates < edge)
 
 
 STATIONARY: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
@@ -59,10 +59,10 @@ STATIONARY: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 )
 def test_more_batches_than_workers(n: int, k: int) -> None:
     edge = float(theory.exponential_k_batch_asp_stability_edge(n, k))
-    steps = np.linspace(0.0051, 4.0, 300) * edge
-    matrix = moment_maps.k_batch_asp(steps, steps**2, n, k)
-    np.testing.assert_array_equal(moment_maps.radius(matrix) < 1, steps < edge)
-    found = theory.exponential_k_batch_asp_stationary_variance(steps, n, k)
+    rates = np.linspace(0.0051, 4.0, 300) * edge
+    matrix = moment_maps.k_batch_asp(rates, rates**2, n, k)
+    np.testing.assert_array_equal(moment_maps.radius(matrix) < 1, rates < edge)
+    found = theory.exponential_k_batch_asp_stationary_variance(rates, n, k)
     np.testing.assert_allclose(found, moment_maps.fixed_point(matrix), rtol=1e-8)
 
 

@@ -126,7 +126,11 @@ def test_the_lanes_cover_what_can_go_wrong() -> None:
     assert twice, "no worker delivers twice in one row"
     assert any(row[0].worker == row[1].worker for row in twice), "not twice running"
     lost = dict(
-        zip(RULES, zip(runs().accounts.thrown, runs().accounts.stopped, strict=True), strict=True)
+        zip(
+            RULES,
+            zip(runs().accounts.discarded_count, runs().accounts.cancelled_count, strict=True),
+            strict=True,
+        )
     )
     for rule in ("asp, cut-off", "k-asp, cut-off", "k-bsp, not pre-empted"):
         assert lost[rule][0].sum() > 0, f"{rule}: nothing was discarded"

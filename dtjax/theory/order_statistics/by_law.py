@@ -11,23 +11,23 @@ from dtjax.theory.order_statistics.harmonic import harmonic_difference, inverse_
 
 
 def exponential_order_statistic_mean(
-    n: ArrayLike, k: ArrayLike, rate: ArrayLike = 1.0, shift: ArrayLike = 0.0
+    n: ArrayLike, k: ArrayLike, per_second: ArrayLike = 1.0, shift: ArrayLike = 0.0
 ) -> FloatArray:
     """Compute E[X_(k:n)] of exponential times, shifted or not.
 
-    shift + (H_n - H_(n-k)) / rate.
+    shift + (H_n - H_(n-k)) / mu.
 
     Args:
         n: workers, at least 1.
         k: rank from the smallest, 1 to n.
-        rate: of the exponential part, per second.
+        per_second: mu, of the exponential part.
         shift: smallest possible time, seconds.
 
     Returns:
         Seconds, the broadcast shape of the arguments.
 
     Raises:
-        ValueError: if n or k is out of range, a rate is not positive or a shift is negative.
+        ValueError: if n or k is out of range, `per_second` is not positive or a shift is negative.
 
     Example:
         >>> round(float(exponential_order_statistic_mean(8, 8)), 4)
@@ -38,28 +38,28 @@ def exponential_order_statistic_mean(
     """
     function = "exponential_order_statistic_mean"
     total, order = _checks.workers_and_order(function, n, k)
-    speed = _checks.positive(function, "rate", rate)
+    speed = _checks.positive(function, "per_second", per_second)
     start = _checks.non_negative(function, "shift", shift)
     return (start + harmonic_difference(total, order) / speed)[()]
 
 
 def exponential_order_statistic_variance(
-    n: ArrayLike, k: ArrayLike, rate: ArrayLike = 1.0
+    n: ArrayLike, k: ArrayLike, per_second: ArrayLike = 1.0
 ) -> FloatArray:
     """Compute the variance of X_(k:n) of exponential times; a shift does not change it.
 
-    (1/rate^2) x sum of 1/i^2 for i from n - k + 1 to n.
+    (1/mu^2) x sum of 1/i^2 for i from n - k + 1 to n.
 
     Args:
         n: workers, at least 1.
         k: rank from the smallest, 1 to n.
-        rate: of the exponential part, per second.
+        per_second: mu, of the exponential part.
 
     Returns:
         Seconds squared, the broadcast shape of the arguments.
 
     Raises:
-        ValueError: if n or k is out of range or a rate is not positive.
+        ValueError: if n or k is out of range or `per_second` is not positive.
 
     Example:
         >>> round(float(exponential_order_statistic_variance(8, 4)), 4)
@@ -70,7 +70,7 @@ def exponential_order_statistic_variance(
     """
     function = "exponential_order_statistic_variance"
     total, order = _checks.workers_and_order(function, n, k)
-    speed = _checks.positive(function, "rate", rate)
+    speed = _checks.positive(function, "per_second", per_second)
     return (inverse_square_difference(total, order) / speed**2)[()]
 
 

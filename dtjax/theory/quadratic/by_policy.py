@@ -1,4 +1,4 @@
-"""What the frontier asks of a policy: its k, its map of moments, its seconds, its stable steps."""
+"""What the frontier asks of a policy: its k, its map of moments, its seconds, its stable rates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Policy:
 
     build: Build
     seconds: Callable[[str, str, Law, int, int], float]  # function, policy, law, n, k
-    edge: Callable[[int, int], float]  # n, k -> the largest stable step, eigenvalue 1
+    edge: Callable[[int, int], float]  # n, k -> the largest stable rate, eigenvalue 1
     order: Callable[[str, int, Any], int]  # function, n, k as given -> k
 
 
@@ -69,10 +69,10 @@ def one(function: str, argument: str, checked: NDArray[np.float64]) -> float:
 
 
 def maps(
-    policy: Policy, quadratic: Problem, n: int, k: int, step: ArrayLike
+    policy: Policy, quadratic: Problem, n: int, k: int, rate: ArrayLike
 ) -> NDArray[np.float64]:
-    """Return the map of an update for each step and coordinate, f[..., d, 5, 5]."""
-    size = np.asarray(step, np.float64)[..., None]
+    """Return the map of an update for each rate and coordinate, f[..., d, 5, 5]."""
+    size = np.asarray(rate, np.float64)[..., None]
     with np.errstate(over="ignore", invalid="ignore"):  # then no moment is finite
         return policy.build(size * quadratic.curve, np.square(size * quadratic.noise), n, k)
 

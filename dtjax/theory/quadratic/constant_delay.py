@@ -1,6 +1,6 @@
 """SGD on a quadratic whose gradients are all equally stale, one eigenvalue at a time.
 
-w_(t+1) = w_t - step (eigenvalue w_(t-staleness) + noise), and version 0 is read until there is an
+w_(t+1) = w_t - rate (eigenvalue w_(t-staleness) + noise), and version 0 is read until there is an
 older one: the first staleness + 1 updates read version 0 and are all applied, as in `dtjax.replay`.
 """
 
@@ -16,9 +16,9 @@ from dtjax.theory._checks import FloatArray
 def constant_delay_stability_edge(
     staleness: ArrayLike, *, eigenvalue: ArrayLike = 1.0
 ) -> FloatArray:
-    """Compute the step from which SGD of constant staleness no longer converges.
+    """Compute the rate from which SGD of constant staleness no longer converges.
 
-    2 sin(pi / (2 (2 staleness + 1))) / eigenvalue: stable for steps above 0 and below it, in mean
+    2 sin(pi / (2 (2 staleness + 1))) / eigenvalue: stable for rates above 0 and below it, in mean
     and in mean square alike. For large staleness it is pi / (2 staleness + 1).
 
     Args:
@@ -44,8 +44,8 @@ def constant_delay_stability_edge(
     return (_edge(late) / curve)[()]
 
 
-def constant_delay_fastest_step(staleness: ArrayLike, *, eigenvalue: ArrayLike = 1.0) -> FloatArray:
-    """Compute the step with which SGD of constant staleness forgets its start fastest.
+def constant_delay_fastest_rate(staleness: ArrayLike, *, eigenvalue: ArrayLike = 1.0) -> FloatArray:
+    """Compute the rate with which SGD of constant staleness forgets its start fastest.
 
     tau^tau / (tau + 1)^(tau + 1) / eigenvalue, tau the staleness, where the two slowest modes meet:
     the error then falls by tau / (tau + 1) an update. For large tau it is 1 / (e (tau + 1)).
@@ -61,13 +61,13 @@ def constant_delay_fastest_step(staleness: ArrayLike, *, eigenvalue: ArrayLike =
         ValueError: if a staleness is no such integer or an eigenvalue not positive and finite.
 
     Example:
-        >>> constant_delay_fastest_step([0, 1]).tolist()
+        >>> constant_delay_fastest_rate([0, 1]).tolist()
         [1.0, 0.25]
 
     Reference:
         Derived; checked by simulation.
     """
-    function = "constant_delay_fastest_step"
+    function = "constant_delay_fastest_rate"
     late = _checks.integer(function, "staleness", staleness, 0)
     curve = _checks.positive(function, "eigenvalue", eigenvalue)
     with np.errstate(divide="ignore"):
@@ -76,22 +76,22 @@ def constant_delay_fastest_step(staleness: ArrayLike, *, eigenvalue: ArrayLike =
 
 
 def constant_delay_response(
-    step: ArrayLike, staleness: int, updates: int, *, eigenvalue: ArrayLike = 1.0
+    rate: ArrayLike, staleness: int, updates: int, *, eigenvalue: ArrayLike = 1.0
 ) -> NDArray[np.float64]:
     """Compute how SGD of constant staleness answers to a unit disturbance.
 
-    b_0, ..., b_updates of b_(k+1) = b_k - a b_(k-staleness), a = step x eigenvalue, b_k = 1 up to
+    b_0, ..., b_updates of b_(k+1) = b_k - a b_(k-staleness), a = rate x eigenvalue, b_k = 1 up to
     k = staleness; b_k = sum over i <= k / (staleness + 1) of (-a)^i C(k - staleness i, i). Noise of
     one update moves the parameter k updates later by b_k of itself, and w_t = b_(t+staleness) w_0.
 
     Args:
-        step: positive.
+        rate: positive.
         staleness: updates between reading and using, an integer of at least 0.
         updates: the last k, an integer of at least 0.
         eigenvalue: of the quadratic, not negative.
 
     Returns:
-        f[updates + 1, ...], the shape of step and eigenvalue behind the updates; infinite where
+        f[updates + 1, ...], the shape of rate and eigenvalue behind the updates; infinite where
         numbers leave binary64.
 
     Raises:
@@ -107,11 +107,11 @@ def constant_delay_response(
     function = "constant_delay_response"
     late = _checks.one_integer(function, "staleness", staleness, 0)
     last = _checks.one_integer(function, "updates", updates, 0)
-    return _response(_gain(function, step, eigenvalue), late, last)
+    return _response(_gain(function, rate, eigenvalue), late, last)
 
 
 def constant_delay_second_moments(
-    step: ArrayLike,
+    rate: ArrayLike,
     staleness: int,
     updates: int,
     *,
@@ -121,11 +121,11 @@ def constant_delay_second_moments(
 ) -> NDArray[np.float64]:
     """Compute E w_t^2 of SGD of constant staleness, update by update.
 
-    E w_t^2 = b_(t+staleness)^2 start^2 + (step noise)^2 sum over i < t of b_i^2, b of
+    E w_t^2 = b_(t+staleness)^2 start^2 + (rate noise)^2 sum over i < t of b_i^2, b of
     `constant_delay_response`. Exact, as the first staleness + 1 updates read version 0 and apply.
 
     Args:
-        step: positive.
+        rate: positive.
         staleness: updates between reading and using, an integer of at least 0.
         updates: the last t, an integer of at least 0.
         eigenvalue: of the quadratic, not negative.
@@ -150,9 +150,9 @@ def constant_delay_second_moments(
     last = _checks.one_integer(function, "updates", updates, 0)
     spread = _checks.non_negative(function, "noise", noise)
     first = _checks.finite(function, "start", start)
-    gain = _gain(function, step, eigenvalue)
+    gain = _gain(function, rate, eigenvalue)
     shape = np.broadcast_shapes(gain.shape, spread.shape, first.shape)
-    drive = np.square(np.asarray(step, np.float64) * spread)
+    drive = np.square(np.asarray(rate, np.float64) * spread)
     with np.errstate(invalid="ignore", over="ignore"):
         square = _response(np.broadcast_to(gain, shape), late, last + late) ** 2
         grown = np.concatenate([np.zeros((1, *shape)), np.cumsum(square[:last], axis=0)])
@@ -162,7 +162,7 @@ def constant_delay_second_moments(
 
 
 def constant_delay_stationary_variance(
-    step: ArrayLike,
+    rate: ArrayLike,
     staleness: ArrayLike,
     *,
     eigenvalue: ArrayLike = 1.0,
@@ -170,11 +170,11 @@ def constant_delay_stationary_variance(
 ) -> FloatArray:
     """Compute the variance around the optimum at which SGD of constant staleness ends.
 
-    (step noise)^2 (1 + sin u) / (2 a cos(h) cos u), a = step x eigenvalue, h = arcsin(a / 2) and
-    u = (2 staleness + 1) h; at staleness 0 it is (step noise)^2 / (a (2 - a)).
+    (rate noise)^2 (1 + sin u) / (2 a cos(h) cos u), a = rate x eigenvalue, h = arcsin(a / 2) and
+    u = (2 staleness + 1) h; at staleness 0 it is (rate noise)^2 / (a (2 - a)).
 
     Args:
-        step: positive.
+        rate: positive.
         staleness: updates between reading and using, integers of at least 0.
         eigenvalue: of the quadratic, positive.
         noise: standard deviation of the gradient of an update, not negative.
@@ -196,7 +196,7 @@ def constant_delay_stationary_variance(
     late = _checks.integer(function, "staleness", staleness, 0)
     curve = _checks.positive(function, "eigenvalue", eigenvalue)
     spread = _checks.non_negative(function, "noise", noise)
-    size = _checks.positive(function, "step", step)
+    size = _checks.positive(function, "rate", rate)
     gain = size * curve
     stable = gain < _edge(late)
     half = np.arcsin(np.where(stable, gain, 0.0) / 2)
@@ -210,9 +210,9 @@ def _edge(late: NDArray[np.float64]) -> NDArray[np.float64]:
     return 2 * np.sin(np.pi / (2 * (2 * late + 1)))
 
 
-def _gain(function: str, step: ArrayLike, eigenvalue: ArrayLike) -> NDArray[np.float64]:
-    """Return step x eigenvalue, both checked."""
-    size = _checks.positive(function, "step", step)
+def _gain(function: str, rate: ArrayLike, eigenvalue: ArrayLike) -> NDArray[np.float64]:
+    """Return rate x eigenvalue, both checked."""
+    size = _checks.positive(function, "rate", rate)
     return np.asarray(size * _checks.non_negative(function, "eigenvalue", eigenvalue))
 
 

@@ -32,7 +32,7 @@ class Frontier:
     seconds: NDArray[np.float64]  # f[T + 1], expected time of each update
     loss: NDArray[np.float64]  # f[T + 1], expected loss after each update
     seconds_per_update: float
-    floor: float  # the expected loss in the long run; inf if the step is not stable
+    floor: float  # the expected loss in the long run; inf if the rate is not stable
 
 
 def frontier(
@@ -41,7 +41,7 @@ def frontier(
     n: int,
     k: int | None = None,
     *,
-    step: float,
+    rate: float,
     eigenvalues: ArrayLike,
     updates: int,
     noise: ArrayLike = 0.0,
@@ -62,7 +62,7 @@ def frontier(
         n: workers, at least 1.
         k: workers (k-bsp, k-asp: 1 to n) or mini-batches (at least 1) of an update; None for bsp
             and asp.
-        step: the learning rate, positive.
+        rate: the learning rate, positive.
         eigenvalues: f[d], not negative, one of them positive.
         updates: T, at least 0.
         noise: f[] or f[d], standard deviation of the gradient of one mini-batch: that of
@@ -78,7 +78,7 @@ def frontier(
 
     Example:
         >>> from scipy import stats
-        >>> curve = frontier("asp", stats.expon(), 8, step=0.25, eigenvalues=[1.0], updates=2)
+        >>> curve = frontier("asp", stats.expon(), 8, rate=0.25, eigenvalues=[1.0], updates=2)
         >>> curve.seconds.tolist(), curve.loss.round(4).tolist()
         ([0.0, 0.125, 0.25], [0.5, 0.2812, 0.1292])
 
@@ -88,7 +88,7 @@ def frontier(
     """
     name = "frontier"
     rule, total, order = by_policy.resolve(name, policy, n, k)
-    size = by_policy.one(name, "step", _checks.positive(name, "step", step))
+    size = by_policy.one(name, "rate", _checks.positive(name, "rate", rate))
     quadratic = by_policy.problem(name, eigenvalues, noise, start)
     last = _checks.one_integer(name, "updates", updates, 0)
     each = rule.seconds(name, policy, law, total, order)
@@ -105,7 +105,7 @@ def loss_at_seconds(
     n: int,
     k: int | None = None,
     *,
-    step: float,
+    rate: float,
     eigenvalues: ArrayLike,
     seconds: ArrayLike,
     noise: ArrayLike = 0.0,
@@ -124,7 +124,7 @@ def loss_at_seconds(
         law: exponential without shift, for every policy.
         n: workers, at least 1.
         k: as in `frontier`.
-        step: the learning rate, positive.
+        rate: the learning rate, positive.
         eigenvalues: f[d], not negative, one of them positive.
         seconds: f[...], at least 0, since the start.
         noise: f[] or f[d], as in `frontier`.
@@ -138,7 +138,7 @@ def loss_at_seconds(
 
     Example:
         >>> from scipy import stats
-        >>> settings = {"step": 0.25, "eigenvalues": [1.0]}
+        >>> settings = {"rate": 0.25, "eigenvalues": [1.0]}
         >>> loss = loss_at_seconds("asp", stats.expon(), 8, seconds=[0.0, 0.25], **settings)
         >>> loss.round(4).tolist()  # at the expected time of update 2 it is not that of update 2
         [0.5, 0.188]
@@ -148,7 +148,7 @@ def loss_at_seconds(
     """
     name = "loss_at_seconds"
     rule, total, order = by_policy.resolve(name, policy, n, k)
-    size = by_policy.one(name, "step", _checks.positive(name, "step", step))
+    size = by_policy.one(name, "rate", _checks.positive(name, "rate", rate))
     quadratic = by_policy.problem(name, eigenvalues, noise, start)
     times = _checks.non_negative(name, "seconds", seconds)
     mean = by_policy.exponential_mean(name, policy, law)
@@ -170,7 +170,7 @@ def stability_map(
     k: ArrayLike | None = None,
     eigenvalue: float = 1.0,
 ) -> NDArray[np.float64]:
-    """Compute the largest stable step of each policy for each number of workers.
+    """Compute the largest stable rate of each policy for each number of workers.
 
     In mean square, with equal exponential workers where gradients are stale: see
     `exponential_k_asp_stability_edge` and its kin.
@@ -182,7 +182,7 @@ def stability_map(
         eigenvalue: the largest of the quadratic, positive.
 
     Returns:
-        f[P, W], steps.
+        f[P, W], rates.
 
     Raises:
         ValueError: if an argument is out of range.
@@ -228,13 +228,13 @@ def _square_at(
     size = len(first)
     state = np.concatenate([first, np.zeros(len(flow) - size)])
     ordered, place = np.unique(times, return_inverse=True)
-    found, steps = [], {}
+    found, rates = [], {}
     for wait in np.diff(ordered, prepend=0.0).tolist():
         wait = float(f"{wait:.13g}")  # an even grid is uneven in its last digits
         with np.errstate(over="ignore", invalid="ignore"):
-            if wait not in steps:
-                steps[wait] = linalg.expm(flow * wait)
-            state = steps[wait] @ state
+            if wait not in rates:
+                rates[wait] = linalg.expm(flow * wait)
+            state = rates[wait] @ state
         found.append(state.reshape(-1, size)[:, 0].sum())
     square = np.maximum(found, 0.0)
     return np.where(np.isfinite(square), square, np.inf)[place].reshape(times.shape)

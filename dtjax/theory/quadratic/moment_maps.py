@@ -1,7 +1,7 @@
 """Second moments of stale SGD on one coordinate of a quadratic, as an affine map an update.
 
-Each gradient is eigenvalue x (version read) + noise. With `a` = step x eigenvalue and
-`v` = step^2 x (variance of the noise), the moments (A, B, C, D) = E (w^2, w v_i, v_i^2, v_i v_j),
+Each gradient is eigenvalue x (version read) + noise. With `a` = rate x eigenvalue and
+`v` = rate^2 x (variance of the noise), the moments (A, B, C, D) = E (w^2, w v_i, v_i^2, v_i v_j),
 v_i the version that worker i works on and j another worker, close under each policy: workers are
 alike, and who delivers is independent of what was read. A map is the 5 x 5 matrix of one update
 on (A, B, C, D, 1), taken just after the updates.

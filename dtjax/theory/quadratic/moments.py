@@ -1,7 +1,7 @@
 """Second moments of SGD on a quadratic, update by update: each policy's exact recursion.
 
 loss = 1/2 sum of eigenvalue w^2, gradients eigenvalue x (version read) + independent noise, an
-update of k gradients subtracts step x their mean. One coordinate at a time: the expected loss is
+update of k gradients subtracts rate x their mean. One coordinate at a time: the expected loss is
 1/2 sum of eigenvalue x E w^2. With exponential compute times it is exact also under staleness.
 """
 
@@ -25,7 +25,7 @@ class Build(Protocol):
 
 
 def synchronous_second_moments(
-    step: ArrayLike,
+    rate: ArrayLike,
     k: int,
     updates: int,
     *,
@@ -35,11 +35,11 @@ def synchronous_second_moments(
 ) -> NDArray[np.float64]:
     """Compute E w_t^2 under BSP (k = n), k-BSP and k-batch-BSP, update by update.
 
-    E w_(t+1)^2 = (1 - a)^2 E w_t^2 + v / k, a = step x eigenvalue, v = (step noise)^2: no gradient
+    E w_(t+1)^2 = (1 - a)^2 E w_t^2 + v / k, a = rate x eigenvalue, v = (rate noise)^2: no gradient
     is stale. Any compute times.
 
     Args:
-        step: positive.
+        rate: positive.
         k: gradients averaged in an update, at least 1.
         updates: the last t, an integer of at least 0.
         eigenvalue: of the quadratic, not negative.
@@ -64,11 +64,11 @@ def synchronous_second_moments(
     function = "synchronous_second_moments"
     order = _checks.one_integer(function, "k", k, 1)
     build = moment_maps.synchronous
-    return _walk(function, build, order, order, updates, step, eigenvalue, noise, start)
+    return _walk(function, build, order, order, updates, rate, eigenvalue, noise, start)
 
 
 def exponential_asp_second_moments(
-    step: ArrayLike,
+    rate: ArrayLike,
     n: int,
     updates: int,
     *,
@@ -79,13 +79,13 @@ def exponential_asp_second_moments(
     """Compute E w_t^2 under ASP with equal exponential workers, update by update.
 
     With A = E w^2, B = E w v_i, C = E v_i^2, D = E v_i v_j, v_i the version that worker i works
-    on, a = step x eigenvalue and v = (step noise)^2:
+    on, a = rate x eigenvalue and v = (rate noise)^2:
     A' = A - 2 a B + a^2 C + v, B' = A'/n + (1 - 1/n) (B - a D), C' = A'/n + (1 - 1/n) C,
     D' = (2/n) (B - a D) + (1 - 2/n) D, all start^2 at first: each arrival is any worker's with
-    probability 1/n. The mean is that of heavy ball with momentum 1 - 1/n and step step/n.
+    probability 1/n. The mean is that of heavy ball with momentum 1 - 1/n and rate rate/n.
 
     Args:
-        step: positive.
+        rate: positive.
         n: workers, at least 1.
         updates: the last t, an integer of at least 0.
         eigenvalue: of the quadratic, not negative.
@@ -109,11 +109,11 @@ def exponential_asp_second_moments(
     function = "exponential_asp_second_moments"
     total = _checks.one_integer(function, "n", n, 1)
     build = moment_maps.k_asp
-    return _walk(function, build, total, 1, updates, step, eigenvalue, noise, start)
+    return _walk(function, build, total, 1, updates, rate, eigenvalue, noise, start)
 
 
 def exponential_k_asp_second_moments(
-    step: ArrayLike,
+    rate: ArrayLike,
     n: int,
     k: int,
     updates: int,
@@ -131,7 +131,7 @@ def exponential_k_asp_second_moments(
     divided by n (n-1): the probabilities that two, one or none of a pair delivers.
 
     Args:
-        step: positive.
+        rate: positive.
         n: workers, at least 1.
         k: distinct workers an update waits for, 1 to n; 1 is ASP, n is BSP.
         updates: the last t, an integer of at least 0.
@@ -158,11 +158,11 @@ def exponential_k_asp_second_moments(
     total = _checks.one_integer(function, "n", n, 1)
     order = _checks.one_integer(function, "k", k, 1)
     build = moment_maps.k_asp
-    return _walk(function, build, total, order, updates, step, eigenvalue, noise, start)
+    return _walk(function, build, total, order, updates, rate, eigenvalue, noise, start)
 
 
 def exponential_k_batch_asp_second_moments(
-    step: ArrayLike,
+    rate: ArrayLike,
     n: int,
     k: int,
     updates: int,
@@ -173,7 +173,7 @@ def exponential_k_batch_asp_second_moments(
 ) -> NDArray[np.float64]:
     """Compute E w_t^2 under k-batch-ASP with equal exponential workers, update by update.
 
-    By arrivals: b is step/k x the sum of the buffered gradients, and beside A, B, C, D of
+    By arrivals: b is rate/k x the sum of the buffered gradients, and beside A, B, C, D of
     `exponential_asp_second_moments` there are F = E w b, G = E v_i b, H = E b^2, 0 at an update.
     Each arrival is any worker's with probability 1/n:
     H' = H + 2 c G + c^2 C + v/k^2, F' = F + c B, G' = F'/n + (1 - 1/n) (G + c D), c = a/k;
@@ -182,7 +182,7 @@ def exponential_k_batch_asp_second_moments(
     B' = A'/n + (1 - 1/n) M, C' = A'/n + (1 - 1/n) C, D' = (2/n) M + (1 - 2/n) D.
 
     Args:
-        step: positive.
+        rate: positive.
         n: workers, at least 1.
         k: mini-batches an update waits for, at least 1, also above n; 1 is ASP.
         updates: the last t, an integer of at least 0.
@@ -208,7 +208,7 @@ def exponential_k_batch_asp_second_moments(
     total = _checks.one_integer(function, "n", n, 1)
     order = _checks.one_integer(function, "k", k, 1)
     build = moment_maps.k_batch_asp
-    return _walk(function, build, total, order, updates, step, eigenvalue, noise, start)
+    return _walk(function, build, total, order, updates, rate, eigenvalue, noise, start)
 
 
 def _walk(
@@ -217,14 +217,14 @@ def _walk(
     n: int,
     k: int,
     updates: int,
-    step: ArrayLike,
+    rate: ArrayLike,
     eigenvalue: ArrayLike,
     noise: ArrayLike,
     start: ArrayLike,
 ) -> NDArray[np.float64]:
     """Check the numbers and iterate a map."""
     last = _checks.one_integer(function, "updates", updates, 0)
-    size = _checks.positive(function, "step", step)
+    size = _checks.positive(function, "rate", rate)
     curve = _checks.non_negative(function, "eigenvalue", eigenvalue)
     spread = _checks.non_negative(function, "noise", noise)
     first = _checks.finite(function, "start", start)

@@ -1,4 +1,4 @@
-"""Mean-square stability of SGD on a quadratic: the largest step of each policy.
+"""Mean-square stability of SGD on a quadratic: the largest rate of each policy.
 
 The model is that of `dtjax.theory.quadratic_moments`.
 """
@@ -14,7 +14,7 @@ from dtjax.theory.quadratic import moment_maps
 
 
 def synchronous_stability_edge(*, eigenvalue: ArrayLike = 1.0) -> FloatArray:
-    """Compute the step from which BSP, k-BSP and k-batch-BSP no longer converge in mean square.
+    """Compute the rate from which BSP, k-BSP and k-batch-BSP no longer converge in mean square.
 
     2 / eigenvalue, whatever the number of workers and gradients: no gradient is stale.
 
@@ -38,7 +38,7 @@ def synchronous_stability_edge(*, eigenvalue: ArrayLike = 1.0) -> FloatArray:
 
 
 def exponential_asp_stability_edge(n: ArrayLike, *, eigenvalue: ArrayLike = 1.0) -> FloatArray:
-    """Compute the step from which ASP with equal exponential workers diverges in mean square.
+    """Compute the rate from which ASP with equal exponential workers diverges in mean square.
 
     (1 + sqrt(1 + 8 n)) / (2 n) / eigenvalue. It falls as sqrt(2 / n), while a constant staleness of
     the same mean, n - 1, allows pi / (2 n - 1) only.
@@ -69,7 +69,7 @@ def exponential_asp_stability_edge(n: ArrayLike, *, eigenvalue: ArrayLike = 1.0)
 def exponential_k_asp_stability_edge(
     n: ArrayLike, k: ArrayLike, *, eigenvalue: ArrayLike = 1.0
 ) -> FloatArray:
-    """Compute the step from which k-ASP with equal exponential workers diverges in mean square.
+    """Compute the rate from which k-ASP with equal exponential workers diverges in mean square.
 
     The positive root a of c a^2 + (2 n - k - 2 k c) a = 2 k, over the eigenvalue, where
     c = 2 (n/k) (n - k) / (2 n - k - 1). k = n gives 2 and k = 1 the edge of ASP; it can lie above
@@ -103,7 +103,7 @@ def exponential_k_asp_stability_edge(
 def exponential_k_batch_asp_stability_edge(
     n: ArrayLike, k: ArrayLike, *, eigenvalue: ArrayLike = 1.0
 ) -> FloatArray:
-    """Compute the step from which k-batch-ASP, equal exponential workers, diverges in mean square.
+    """Compute the rate from which k-batch-ASP, equal exponential workers, diverges in mean square.
 
     The least positive root a of (2 - a) (k u + a theta) = 2 a (n-1) u (1 - a phi / k), over the
     eigenvalue, where the noise of `exponential_k_batch_asp_stationary_variance` grows without

@@ -176,24 +176,26 @@ def deterministic_k_batch_asp_seconds(
     return (_checks.positive(function, "seconds", seconds) * -(-count * batches // total))[()]
 
 
-def exponential_k_asp_seconds(n: ArrayLike, k: ArrayLike, rate: ArrayLike = 1.0) -> FloatArray:
+def exponential_k_asp_seconds(
+    n: ArrayLike, k: ArrayLike, per_second: ArrayLike = 1.0
+) -> FloatArray:
     """Compute the mean seconds per update of k-ASP with exponential compute times.
 
-    (H_n - H_(n-k)) / rate, from the first update on: at an update all n workers are as good as
-    freshly started. It is E[X_(k:n)], as for k-BSP, and not k / (n rate): delivered workers wait.
+    (H_n - H_(n-k)) / mu, from the first update on: at an update all n workers are as good as
+    freshly started. It is E[X_(k:n)], as for k-BSP, and not k / (n mu): delivered workers wait.
     Only for exponential times. With new-better-than-used times k-ASP takes at most E[X_(k:n)];
     with Pareto times it can take longer.
 
     Args:
         n: workers, at least 1.
         k: distinct workers an update waits for, 1 to n.
-        rate: of one worker, per second.
+        per_second: mu, gradients of one worker a second.
 
     Returns:
         Seconds, the broadcast shape of the arguments.
 
     Raises:
-        ValueError: if n or k is out of range or a rate is not positive.
+        ValueError: if n or k is out of range or `per_second` is not positive.
 
     Example:
         >>> round(float(exponential_k_asp_seconds(8, 4)), 4)
@@ -204,4 +206,6 @@ def exponential_k_asp_seconds(n: ArrayLike, k: ArrayLike, rate: ArrayLike = 1.0)
     """
     function = "exponential_k_asp_seconds"
     total, order = _checks.workers_and_order(function, n, k)
-    return (harmonic_difference(total, order) / _checks.positive(function, "rate", rate))[()]
+    return (
+        harmonic_difference(total, order) / _checks.positive(function, "per_second", per_second)
+    )[()]

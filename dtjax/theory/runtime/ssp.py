@@ -18,7 +18,7 @@ def lockstep_ssp_clock_seconds(law: Law, n: ArrayLike) -> FloatArray:
 
     E[X_(n:n)], as BSP: at bound 0 nobody starts before the slowest worker has delivered. A clock
     of SSP(0) holds n updates of one gradient, one of BSP a single update of n. With exponential
-    times it is H_n / rate.
+    times it is H_n / mu.
 
     Args:
         law: compute time of every worker, seconds.
@@ -42,21 +42,21 @@ def lockstep_ssp_clock_seconds(law: Law, n: ArrayLike) -> FloatArray:
     return mean_by_quadrature("lockstep_ssp_clock_seconds", law, n, n)
 
 
-def two_worker_ssp_clocks_per_second(bound: ArrayLike, rate: ArrayLike = 1.0) -> FloatArray:
+def two_worker_ssp_clocks_per_second(bound: ArrayLike, per_second: ArrayLike = 1.0) -> FloatArray:
     """Compute the long-run clocks per second of SSP with two exponential workers of equal rate.
 
-    rate (2s + 2) / (2s + 3): the difference of the completed counts walks between -(s+1) and
+    mu (2s + 2) / (2s + 3): the difference of the completed counts walks between -(s+1) and
     s + 1 and is uniform there; at either end one worker waits.
 
     Args:
         bound: s, a non-negative integer, or inf (then it is ASP's rate).
-        rate: of one worker, per second.
+        per_second: mu, gradients of one worker a second.
 
     Returns:
         Computations per second of each worker, the broadcast shape of the arguments.
 
     Raises:
-        ValueError: if a bound is no non-negative integer or a rate is not positive.
+        ValueError: if a bound is no non-negative integer or `per_second` is not positive.
 
     Example:
         >>> round(float(two_worker_ssp_clocks_per_second(0)), 4)  # 1 / H_2
@@ -67,7 +67,7 @@ def two_worker_ssp_clocks_per_second(bound: ArrayLike, rate: ArrayLike = 1.0) ->
     """
     function = "two_worker_ssp_clocks_per_second"
     states = 2 * _checks.bound(function, bound) + 3
-    return (_checks.positive(function, "rate", rate) * (1 - 1 / states))[()]
+    return (_checks.positive(function, "per_second", per_second) * (1 - 1 / states))[()]
 
 
 def two_worker_ssp_idle_fraction(bound: ArrayLike) -> FloatArray:

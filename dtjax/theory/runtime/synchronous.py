@@ -73,23 +73,23 @@ def k_bsp_seconds(law: Law, n: ArrayLike, k: ArrayLike) -> FloatArray:
 
 
 def exponential_k_batch_bsp_seconds(
-    n: ArrayLike, k: ArrayLike, rate: ArrayLike = 1.0
+    n: ArrayLike, k: ArrayLike, per_second: ArrayLike = 1.0
 ) -> FloatArray:
     """Compute the mean seconds per update of k-batch-BSP with exponential compute times.
 
-    k / (n rate): the k-th arrival of a Poisson process of rate n rate, whose time has an Erlang
+    k / (n mu): the k-th arrival of a Poisson process of rate n mu, whose time has an Erlang
     law. k may exceed n. Holds from the first update on, without communication and server seconds.
 
     Args:
         n: workers, at least 1.
         k: mini-batches an update waits for, at least 1.
-        rate: of one worker, per second.
+        per_second: mu, gradients of one worker a second.
 
     Returns:
         Seconds, the broadcast shape of the arguments.
 
     Raises:
-        ValueError: if n or k is out of range or a rate is not positive.
+        ValueError: if n or k is out of range or `per_second` is not positive.
 
     Example:
         >>> float(exponential_k_batch_bsp_seconds(8, 4))
@@ -99,26 +99,26 @@ def exponential_k_batch_bsp_seconds(
         Commonly quoted, Dutta et al. 2018; checked by simulation.
     """
     function = "exponential_k_batch_bsp_seconds"
-    return (_batches(function, k) / _total_rate(function, n, rate))[()]
+    return (_batches(function, k) / _total_rate(function, n, per_second))[()]
 
 
 def exponential_k_batch_bsp_variance(
-    n: ArrayLike, k: ArrayLike, rate: ArrayLike = 1.0
+    n: ArrayLike, k: ArrayLike, per_second: ArrayLike = 1.0
 ) -> FloatArray:
     """Compute the variance of the seconds of one k-batch-BSP update, exponential compute times.
 
-    k / (n rate)^2, the variance of an Erlang law. Seconds of different updates are independent.
+    k / (n mu)^2, the variance of an Erlang law. Seconds of different updates are independent.
 
     Args:
         n: workers, at least 1.
         k: mini-batches an update waits for, at least 1.
-        rate: of one worker, per second.
+        per_second: mu, gradients of one worker a second.
 
     Returns:
         Seconds squared, the broadcast shape of the arguments.
 
     Raises:
-        ValueError: if n or k is out of range or a rate is not positive.
+        ValueError: if n or k is out of range or `per_second` is not positive.
 
     Example:
         >>> float(exponential_k_batch_bsp_variance(8, 4))
@@ -128,28 +128,28 @@ def exponential_k_batch_bsp_variance(
         Derived from the Erlang law; checked by simulation.
     """
     function = "exponential_k_batch_bsp_variance"
-    return (_batches(function, k) / _total_rate(function, n, rate) ** 2)[()]
+    return (_batches(function, k) / _total_rate(function, n, per_second) ** 2)[()]
 
 
 def exponential_k_batch_bsp_cdf(
-    seconds: ArrayLike, n: ArrayLike, k: ArrayLike, rate: ArrayLike = 1.0
+    seconds: ArrayLike, n: ArrayLike, k: ArrayLike, per_second: ArrayLike = 1.0
 ) -> FloatArray:
     """Compute the probability that a k-batch-BSP update is over within `seconds`.
 
-    The Erlang law: the regularised lower incomplete gamma function P(k, n rate seconds), for
+    The Erlang law: the regularised lower incomplete gamma function P(k, n mu seconds), for
     exponential compute times.
 
     Args:
         seconds: since the update before, at least 0.
         n: workers, at least 1.
         k: mini-batches an update waits for, at least 1.
-        rate: of one worker, per second.
+        per_second: mu, gradients of one worker a second.
 
     Returns:
         Probabilities, the broadcast shape of the arguments.
 
     Raises:
-        ValueError: if n or k is out of range, a rate is not positive or seconds are negative.
+        ValueError: if n or k is out of range, `per_second` is not positive or seconds are negative.
 
     Example:
         >>> round(float(exponential_k_batch_bsp_cdf(0.5, n=8, k=4)), 4)
@@ -161,7 +161,7 @@ def exponential_k_batch_bsp_cdf(
     function = "exponential_k_batch_bsp_cdf"
     time = _checks.non_negative(function, "seconds", seconds)
     batches = _batches(function, k)
-    return np.asarray(special.gammainc(batches, _total_rate(function, n, rate) * time))[()]
+    return np.asarray(special.gammainc(batches, _total_rate(function, n, per_second) * time))[()]
 
 
 def deterministic_k_batch_bsp_seconds(n: ArrayLike, k: ArrayLike, seconds: ArrayLike) -> FloatArray:
@@ -197,5 +197,5 @@ def _batches(function: str, k: ArrayLike) -> np.ndarray:
     return _checks.integer(function, "k", k, 1)
 
 
-def _total_rate(function: str, n: ArrayLike, rate: ArrayLike) -> np.ndarray:
-    return _checks.workers(function, n) * _checks.positive(function, "rate", rate)
+def _total_rate(function: str, n: ArrayLike, per_second: ArrayLike) -> np.ndarray:
+    return _checks.workers(function, n) * _checks.positive(function, "per_second", per_second)

@@ -1,4 +1,4 @@
-"""Search for steps with the least expected loss on a quadratic: what the public searches share."""
+"""Search for rates with the least expected loss on a quadratic: what the public searches share."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from dtjax.theory.order_statistics.law import Law
 from dtjax.theory.quadratic import by_policy, moment_maps
 
 _MOST = 2**30  # updates
-_A_DECADE = 12  # steps tried in a factor of ten, before the best is refined
+_A_DECADE = 12  # rates tried in a factor of ten, before the best is refined
 _COARSE = 4
 _ZOOMS = 40
 _BELOW = 1 - 1e-9  # of the edge
 
 
 class Search(NamedTuple):
-    """A policy on a quadratic, and the steps to look at."""
+    """A policy on a quadratic, and the rates to look at."""
 
-    maps: Callable[[ArrayLike], NDArray[np.float64]]  # step f[...] -> f[..., d, 5, 5]
+    maps: Callable[[ArrayLike], NDArray[np.float64]]  # rate f[...] -> f[..., d, 5, 5]
     curve: NDArray[np.float64]  # f[d]
     first: NDArray[np.float64]  # f[d, 5], the moments at the start
-    edge: float  # the largest step
+    edge: float  # the largest rate
     each: float  # seconds per update
 
-    def steps(self, updates: int, a_decade: int) -> NDArray[np.float64]:
-        """Return steps from where nothing moves in so many updates to the edge, rising."""
+    def rates(self, updates: int, a_decade: int) -> NDArray[np.float64]:
+        """Return rates from where nothing moves in so many updates to the edge, rising."""
         low = min(0.01 / updates, 0.1) / self.curve.max()
         low = min(low, self.edge / 10)
         count = math.ceil(a_decade * math.log10(self.edge / low)) + 1
         return np.geomspace(low, self.edge * _BELOW, count)
 
-    def loss(self, step: ArrayLike, updates: int) -> NDArray[np.float64]:
-        """Return the expected loss f[...] after so many updates with each step f[...]."""
-        state = moment_maps.after(self.maps(step), self.first, updates)
+    def loss(self, rate: ArrayLike, updates: int) -> NDArray[np.float64]:
+        """Return the expected loss f[...] after so many updates with each rate f[...]."""
+        state = moment_maps.after(self.maps(rate), self.first, updates)
         return by_policy.loss(moment_maps.second_moment(state), self.curve)
 
 
@@ -61,7 +61,7 @@ def prepare(
     quadratic = by_policy.Problem(*(part[curved] for part in quadratic))
     curve = quadratic.curve
     return Search(
-        maps=lambda step: by_policy.maps(rule, quadratic, total, order, step),
+        maps=lambda rate: by_policy.maps(rule, quadratic, total, order, rate),
         curve=curve,
         first=moment_maps.from_start(quadratic.start, curve.shape),
         edge=rule.edge(total, order) / curve.max(),
@@ -110,13 +110,13 @@ def soonest(
 
 
 def least(search: Search, updates: int) -> tuple[float, float]:
-    """Return (loss, step) of the step with the least loss after so many updates."""
+    """Return (loss, rate) of the rate with the least loss after so many updates."""
     if updates == 0:
         return float(by_policy.loss(search.first[:, 0], search.curve)), 0.0
-    steps = search.steps(updates, _A_DECADE)
-    losses = search.loss(steps, updates)
+    rates = search.rates(updates, _A_DECADE)
+    losses = search.loss(rates, updates)
     best = int(np.argmin(losses))
-    ends = np.log(steps[[max(best - 1, 0), min(best + 1, len(steps) - 1)]])
+    ends = np.log(rates[[max(best - 1, 0), min(best + 1, len(rates) - 1)]])
     result: Any = optimize.minimize_scalar(
         lambda x: float(search.loss(math.exp(x), updates)),
         bounds=tuple(ends),
@@ -125,19 +125,19 @@ def least(search: Search, updates: int) -> tuple[float, float]:
     )
     if result.fun < losses[best]:
         return float(result.fun), math.exp(float(result.x))
-    return float(losses[best]), float(steps[best])
+    return float(losses[best]), float(rates[best])
 
 
 def least_of_two(search: Search, updates: int) -> tuple[float, float, float, int]:
-    """Return (loss, step before, step after, updates before) of the least loss."""
-    loss, step = least(search, updates)
-    best = (loss, step, step, updates)
+    """Return (loss, rate before, rate after, updates before) of the least loss."""
+    loss, rate = least(search, updates)
+    best = (loss, rate, rate, updates)
     if updates == 0:
         return best
-    steps = search.steps(updates, _COARSE)
+    rates = search.rates(updates, _COARSE)
     whole = np.unique(np.r_[np.linspace(0, updates, 9), np.geomspace(1, updates, 9)].round())
     for times in (whole, updates - whole):
-        best = min(best, _of_grid(search, updates, steps, steps, times))
+        best = min(best, _of_grid(search, updates, rates, rates, times))
     width, reach = math.log(10) / _COARSE, max(updates / 8, 1.0)
     spread = np.linspace(-1, 1, 7)
     for _ in range(_ZOOMS):

@@ -222,7 +222,7 @@ def simulate(options: Simulate) -> None:
     if options.runs > 1:
         _many(options)
         return
-    run, holds, network = _run(options)
+    run, holds, links = _run(options)
     trace, accounts = run.trace, run.accounts
     times, stale = dtjax.seconds(trace), np.asarray(dtjax.staleness(trace))
     valid = np.asarray(trace.valid)
@@ -237,7 +237,7 @@ def simulate(options: Simulate) -> None:
     print(table(headers, rows, digits=7))
     print()
     fates = ("useful", "discarded", "cancelled", "in_flight", "waiting")
-    if network is not None:
+    if links is not None:
         fates += network.FATES
     per_worker = [
         [w, int(accounts.started[w]), int(accounts.useful_count[w])]
@@ -258,7 +258,7 @@ def simulate(options: Simulate) -> None:
         ["updates a second", float(accounts.updates_per_second)],
         ["cancelled seconds, share", float(accounts.share("cancelled"))],
         ["cancelled computations, share", float(accounts.cancelled_share)],
-        *network.sums(network, accounts),
+        *network.sums(links, accounts),
     ]
     print("\n".join(f"{name}: {value:.6g}" for name, value in summary))
     if int(run.status) not in (DONE, UNTIL):
@@ -266,7 +266,7 @@ def simulate(options: Simulate) -> None:
     if options.figure is not None:
         from dtjax.analysis import gantt
 
-        gantt.draw(run, options.figure, holds=holds, title=options.policy, network=network)
+        gantt.draw(run, options.figure, holds=holds, title=options.policy, network=links)
         print(f"wrote {options.figure}")
 
 

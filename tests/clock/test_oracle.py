@@ -57,11 +57,11 @@ def test_vector(case: dict[str, Any]) -> None:
     # Every computation that was started has one fate, and counts agree with the updates.
     for worker in range(n):
         gradients = [g for u in run.updates for g in u.gradients if g.worker == worker]
-        assert run.used[worker] == len(gradients)
+        assert run.useful_count[worker] == len(gradients)
         assert all(a.step < b.step for a, b in zip(gradients, gradients[1:], strict=False))
         ended = run.completed[worker] + run.cancelled_count[worker]
         assert run.started[worker] - ended in (0, 1)
-    delivered = sum(run.used) + sum(run.discarded_count) + run.buffered
+    delivered = sum(run.useful_count) + sum(run.discarded_count) + run.buffered
     assert sum(run.completed) == delivered
     for version, update in enumerate(run.updates):
         assert all(g.staleness == version - g.version >= 0 for g in update.gradients)
@@ -83,7 +83,7 @@ def test_vector(case: dict[str, Any]) -> None:
 def test_worked_numbers(rule: tuple[Any, ...], times: list[int], used: int) -> None:
     run = worked(rule, until=15)
     assert [update.time for update in run.updates] == times
-    assert sum(run.used) == used
+    assert sum(run.useful_count) == used
     assert run.status == "done"
     assert run.end == 15
 
@@ -101,9 +101,9 @@ def test_worked_facts() -> None:
         ssp = worked((1, False, False, 1), until=until)
         assert (ssp.waiting[0], ssp.started[0]) == (waited, started)
     backup = worked((2, True, True, None), until=15)
-    assert (backup.used[2], backup.cancelled[2], backup.cancelled_count[2]) == (0, 15, 3)
+    assert (backup.useful_count[2], backup.cancelled[2], backup.cancelled_count[2]) == (0, 15, 3)
     batches = worked((2, False, True, None), until=15)
-    assert (batches.used, batches.buffered) == ([6, 0, 0], 1)
+    assert (batches.useful_count, batches.buffered) == ([6, 0, 0], 1)
     k_asp = worked((2, True, False, None), until=15)
     assert k_asp.buffered == 1
     assert {g.staleness for u in k_asp.updates for g in u.gradients} == {0, 1}

@@ -58,7 +58,7 @@ def test_a_killed_process_leaves_the_old_file(tmp_path: Path) -> None:
     study.write(dataset(), path)
     program = f"""
 import os, pathlib
-from dtjax import study
+from dtjax.experiment import study
 with study.whole_file(pathlib.Path({str(path)!r})) as partial:
     partial.write_bytes(b"half")
     os._exit(7)

@@ -62,7 +62,7 @@ class Schedule:
     queueing: list[Seconds]
     # Computations. `completed` counts deliveries whose effect has happened, also discarded ones.
     completed: list[int]
-    used: list[int]
+    useful_count: list[int]
     discarded_count: list[int]
     cancelled_count: list[int]
 
@@ -279,7 +279,7 @@ class _Run:
             started=started,
             buffered=len(self.buffer),
             completed=self.completed,
-            used=count["useful"],
+            useful_count=count["useful"],
             discarded_count=count["discarded"],
             cancelled_count=count["cancelled"],
             **seconds,

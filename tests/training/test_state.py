@@ -1,0 +1,415 @@
+"""Models with running statistics and random masks, beside the loops that users write."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import dtjax
+from dtjax import data, models
+from dtjax.training.task import Version, supervised
+
+KEY = jax.random.key_data
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(120, 3)).astype(np.float32)
+Y = (np.tanh(X @ [1.0, -2.0, 0.5])[:, None] + 3).astype(np.float32)
+ROWS = 12
+
+
+class Net(nnx.Module):
+    """An NNX module as its documents write it."""
+
+    def __init__(self, rate: float = 0.0, *, rngs: nnx.Rngs) -> None:
+        self.first = nnx.Linear(3, 8, rngs=rngs)
+        self.norm = nnx.BatchNorm(8, momentum=0.8, rngs=rngs)
+        self.drop = nnx.Dropout(rate, rngs=rngs)
+        self.last = nnx.Linear(8, 1, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.last(self.drop(nnx.relu(self.norm(self.first(x)))))
+
+
+class LinenNet(nn.Module):
+    """The same in Linen."""
+
+    rate: float = 0.0
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool) -> jax.Array:
+        x = nn.BatchNorm(use_running_average=not train, momentum=0.8)(nn.Dense(8)(x))
+        x = nn.Dropout(self.rate, deterministic=not train)(nn.relu(x))
+        return nn.Dense(1)(x)
+
+
+def problem(model: Any, batch: int = 16) -> dtjax.Task:
+    return supervised(model, optax.squared_error, {}, data.from_arrays(X, Y), batch=batch)
+
+
+def alone(rows: int = ROWS) -> dtjax.Trace:
+    """One worker: every gradient is fresh."""
+    t = np.arange(rows)[:, None]
+    return dtjax.make_trace(dt=np.ones(rows), worker=0 * t, version=t, examples=16.0)
+
+
+def keys(seed: int = 5) -> Any:
+    """Return a run's key, and those that it makes of it: of parameters and of mini-batches."""
+    key = jax.random.key(seed)
+    return key, *jax.random.split(key)
+
+
+def train(task: dtjax.Task, trace: dtjax.Trace, optimizer: Any, **more: Any) -> Any:
+    more = {"evaluate_every": 4} | more
+    run = jax.jit(lambda key, t, p: dtjax.replay(key, t, task, optimizer, **more | {"params": p}))
+    return run(keys()[0], trace, more.pop("params", None))
+
+
+def adamw() -> Any:
+    """Make what people train with: clipping, decoupled decay, a schedule of the updates."""
+    schedule = optax.warmup_cosine_decay_schedule(0.0, 0.05, 3, ROWS)
+    return optax.chain(optax.clip_by_global_norm(0.5), optax.adamw(schedule))
+
+
+def close(a: Any, b: Any, rtol: float = 2e-5) -> None:
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    for one, other in pairs:
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=1e-6)
+
+
+def test_one_worker_is_the_training_loop_of_an_nnx_user() -> None:
+    task, (key, first, batches) = problem(Net), keys()
+    result = train(task, alone(), adamw())
+
+    model = Net(rngs=nnx.Rngs(first))
+    optimizer = nnx.Optimizer(model, adamw(), wrt=nnx.Param)
+
+    @nnx.jit
+    def step(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
+        loss, gradient = nnx.value_and_grad(lambda m: jnp.mean((m(x) - y) ** 2))(model)
+        optimizer.update(model, gradient)
+        return loss
+
+    draw, losses = jax.jit(task.batch), []
+    model.train()
+    for t in range(ROWS):
+        x, y, _, _ = draw(task.data, batches, 0, t, 16.0)
+        losses.append(step(model, optimizer, x, y))
+    close(result.loss, jnp.stack(losses))
+    close(result.params.params, nnx.state(model, nnx.Param))
+    close(result.params.state, nnx.state(model, nnx.BatchStat))
+    model.eval()
+    sets = task.data[0]
+    tested = jnp.mean((model(sets.x_test) - sets.y_test) ** 2)
+    close(result.measures["test_loss"][-1], tested)
+    assert abs(float(result.loss[-1] / losses[0]) - 1) > 0.1  # something was learned
+
+
+def linen_loop(task: dtjax.Task, first: Any, batches: Any) -> Any:
+    """Train a Linen module as its documents do."""
+    model, optimizer = LinenNet(), adamw()
+
+    @jax.jit
+    def step(params: Any, state: Any, memory: Any, drawn: Any) -> Any:
+        x, y, _, _ = drawn
+
+        def loss(params: Any) -> Any:
+            kept = {"params": params, "batch_stats": state}
+            out, after = model.apply(kept, x, train=True, mutable=["batch_stats"])
+            return jnp.mean((out - y) ** 2), after["batch_stats"]
+
+        (_, state), gradient = jax.value_and_grad(loss, has_aux=True)(params)
+        change, memory = optimizer.update(gradient, memory, params)
+        return optax.apply_updates(params, change), state, memory
+
+    variables = model.init(first, X[:1], train=False)
+    params, state = variables["params"], variables["batch_stats"]
+    memory, draw = optimizer.init(params), jax.jit(task.batch)
+    for t in range(ROWS):
+        params, state, memory = step(params, state, memory, draw(task.data, batches, 0, t, 16.0))
+    return params, state
+
+
+def test_one_worker_is_the_training_loop_of_a_linen_user() -> None:
+    task, (key, first, batches) = problem(LinenNet()), keys()
+    result = train(task, alone(), adamw())
+    params, state = linen_loop(task, first, batches)
+    close(result.params.params, params)
+    close(result.params.state["batch_stats"], state)
+
+
+def statistics(version: Version) -> tuple[np.ndarray, np.ndarray]:
+    norm = version.state["norm"]
+    return np.asarray(norm["mean"][...], np.float64), np.asarray(norm["var"][...], np.float64)
+
+
+@cache
+def stale() -> tuple[dtjax.Task, Any, Any]:
+    """Train along a trace of two workers with stale rows of two gradients of unequal sizes."""
+    task = problem(Net)
+    trace = dtjax.make_trace(
+        dt=np.ones(4),
+        worker=[[0, 1], [0, 1], [1, 0], [1, 0]],
+        version=[[0, 0], [0, 1], [1, 0], [0, 3]],
+        examples=[[16, 4], [8, 16], [16, 0], [3, 12]],
+    )
+    return task, trace, train(task, trace, optax.sgd(0.05), evaluate_every=2)
+
+
+def test_the_server_keeps_the_running_mean_of_the_batches_that_it_uses() -> None:
+    # Worked out from the statistics of the mini-batches alone, at the versions that were read.
+    task, trace, result = stale()
+    _, first, batches = keys()
+    # Prefixes of the trace give the versions: the trainer's parameters are tested elsewhere.
+    params = [
+        train(
+            task, jax.tree.map(lambda x, t=t: x[:t] if x.ndim else x, trace), optax.sgd(0.05)
+        ).params.params
+        for t in range(1, 4)
+    ]
+    versions = [jax.jit(task.init)(task.data, first).params, *params]
+    mean, var = np.zeros(8), np.ones(8)
+    for t in range(4):
+        means, variances, sizes = [], [], np.asarray(trace.examples[t])
+        for j in range(2):
+            who, step = int(trace.worker[t, j]), int(trace.step[t, j])
+            x = np.asarray(jax.jit(task.batch)(task.data, batches, who, step, 16.0)[0], np.float64)
+            read = versions[int(trace.version[t, j])]["first"]
+            hidden = x @ np.asarray(read["kernel"][...]) + np.asarray(read["bias"][...])
+            means.append(hidden.mean(0))
+            variances.append(hidden.var(0))
+        weights = sizes / sizes.sum()
+        mean = 0.8 * mean + 0.2 * (weights @ np.array(means))
+        var = 0.8 * var + 0.2 * (weights @ np.array(variances))
+    found = statistics(result.params)
+    np.testing.assert_allclose(found[0], mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[1], var, rtol=1e-4)
+
+
+def test_statistics_stay_positive_where_staleness_is_long() -> None:
+    # Differences to the version read, added up, would swing: 0.2 x 40 updates of staleness.
+    t = np.arange(160)[:, None]
+    trace = dtjax.make_trace(
+        dt=np.ones(160), worker=t % 41, version=np.maximum(t - 40, 0), examples=16.0
+    )
+    result = train(problem(Net), trace, optax.sgd(0.001), evaluate_every=160)
+    assert int(result.diverged) == -1
+    mean, var = statistics(result.params)
+    assert (var > 0).all() and var.max() < 30 and np.abs(mean).max() < 10
+
+
+def test_masks_are_drawn_for_each_worker_and_step_and_not_in_evaluation() -> None:
+    for made in (lambda rngs: Net(0.5, rngs=rngs), LinenNet(0.5)):
+        model = models.from_flax(made)
+        task, (_, first, batches) = problem(model), keys()
+        version = jax.jit(task.init)(task.data, first)
+        assert model.train is not None
+
+        def hidden(worker: int, step: int, seed: int = 0, task: Any = task) -> Any:
+            drawn = task.batch(task.data, jax.random.fold_in(batches, seed), worker, step, 16.0)
+            return drawn[3]
+
+        x = jnp.asarray(X[:16])
+        run = jax.jit(lambda key, model=model: model.train(version, x, key)[0])
+        names = [(0, 0), (0, 1), (1, 0)]
+        outputs = {np.asarray(run(hidden(*name))).tobytes() for name in names}
+        outputs.add(np.asarray(run(hidden(0, 0, 1))).tobytes())
+        assert len(outputs) == 4
+        again = [np.asarray(run(hidden(1, 0))).tobytes() for _ in range(2)]
+        assert again[0] == again[1] and again[0] in outputs
+        plain = models.from_flax(
+            Net if callable(made) and not isinstance(made, nn.Module) else LinenNet()
+        )
+        close(model.apply(version, x), plain.apply(version, x))
+
+
+def test_masks_of_two_layers_and_of_the_draw_are_their_own() -> None:
+    class Two(nnx.Module):
+        def __init__(self, rngs: nnx.Rngs) -> None:
+            self.one = nnx.Dropout(0.5, rngs=rngs)
+            self.two = nnx.Dropout(0.5, rngs=rngs)
+
+        def __call__(self, x: jax.Array) -> jax.Array:
+            return jnp.stack([self.one(x), self.two(x)])
+
+    model = models.from_flax(Two)
+    assert model.train is not None
+    version = model.init(jax.random.key(0), jnp.ones((1, 3)))
+    many = jax.vmap(lambda key: model.train(version, jnp.ones((50, 8)), key)[0])  # ty: ignore
+    kept = np.asarray(jax.jit(many)(jax.random.split(jax.random.key(1), 40))) > 0
+    # 16,000 fair coins each; five standard deviations of their means, 0.004: 1 in 10^6.
+    for coins in (kept[:, 0], kept[:, 1], kept[:, 0] == kept[:, 1], kept[1:, 0] == kept[:-1, 0]):
+        assert abs(coins.mean() - 0.5) < 5 * 0.5 / np.sqrt(coins.size)
+
+
+def test_evaluation_takes_the_running_statistics() -> None:
+    task, _, result = stale()
+    mean, var = statistics(result.params)
+    p = jax.tree.map(np.asarray, nnx.to_pure_dict(result.params.params))
+    x, y = task.data[0].x_test, task.data[0].y_test
+    hidden = np.asarray(x) @ p["first"]["kernel"] + p["first"]["bias"]
+    normal = (hidden - mean) / np.sqrt(var + 1e-5) * p["norm"]["scale"] + p["norm"]["bias"]
+    out = np.maximum(normal, 0) @ p["last"]["kernel"] + p["last"]["bias"]
+    np.testing.assert_allclose(
+        result.measures["test_loss"][-1], np.mean((out - np.asarray(y)) ** 2), rtol=1e-4
+    )
+
+
+def test_compressors_see_gradients_alone() -> None:
+    task, trace, plain = stale()
+    silent = dtjax.compressors.error_feedback(dtjax.compressors.top_k(1.0))
+    result = train(task, trace, optax.sgd(0.05), evaluate_every=2, encoder=silent, downlink=silent)
+    close(plain, result)
+    shapes = jax.eval_shape(task.init, task.data, keys()[0]).params
+    memory = jax.eval_shape(silent.memory, shapes)
+    assert len(jax.tree.leaves(memory)) == len(jax.tree.leaves(shapes))
+
+
+def test_a_training_goes_on_from_its_last_version() -> None:
+    task, trace, result = stale()
+    more = train(task, trace, optax.sgd(0.05), params=result.params)
+    close(more.measures["test_loss"][0], result.measures["test_loss"][-1])
+
+
+def test_an_nnx_module_that_is_made_starts_every_run() -> None:
+    module = Net(0.5, rngs=nnx.Rngs(7))
+    own = nnx.state(module, nnx.Param)
+    task = problem(module)
+    for seed in (0, 1):
+        version = jax.jit(task.init)(task.data, jax.random.key(seed))
+        jax.tree.map(np.testing.assert_array_equal, version.params, own)
+    assert not module.drop.deterministic  # the user's module keeps its mode
+    result = train(task, alone(), optax.sgd(0.05))
+    assert float(result.measures["test_loss"][-1]) < float(result.measures["test_loss"][0])
+    other = problem(Net(0.5, rngs=nnx.Rngs(8)))
+    assert jax.tree.structure(task) == jax.tree.structure(other)  # its values are no structure
+
+
+def same(make: Any) -> None:
+    one, other = make(), make()
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    assert hash(jax.tree.structure(one)) == hash(jax.tree.structure(other))
+
+
+def test_tasks_made_alike_are_equal_and_others_are_not() -> None:
+    for model in (Net, LinenNet, lambda: models.mlp([4], 1), lambda: Net(rngs=nnx.Rngs(0))):
+        same(lambda model=model: problem(model if model is Net else model()))
+    from functools import partial
+
+    same(lambda: problem(partial(Net, 0.5)))
+    labels = np.arange(120) % 3
+    same(
+        lambda: dtjax.task.classification(
+            models.cnn((3, 1), [], 3), data.from_arrays(X, labels), batch=4
+        )
+    )
+    structures = [
+        jax.tree.structure(problem(model, batch))
+        for model, batch in [
+            (Net, 16), (Net, 8), (partial(Net, 0.5), 16), (LinenNet(), 16), (LinenNet(0.5), 16),
+            (models.mlp([4], 1), 16), (models.mlp([5], 1), 16),
+        ]
+    ]  # fmt: skip
+    assert len(set(structures)) == len(structures)
+
+
+def test_a_model_without_state_gets_no_key_and_no_version() -> None:
+    task = problem(lambda rngs: nnx.Linear(3, 1, rngs=rngs))
+    assert task.advance is None
+    assert len(jax.eval_shape(task.batch, task.data, keys()[0], 0, 0, 1.0)) == 3
+    assert not isinstance(jax.eval_shape(task.init, task.data, keys()[0]), Version)
+
+
+class Hard(nn.Module):
+    """A Linen module that cannot be evaluated."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return nn.BatchNorm(use_running_average=False)(nn.Dense(1)(x))
+
+
+class Counting(nnx.Module):
+    """A module with state that is no float."""
+
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.inner = nnx.Linear(3, 1, rngs=rngs)
+        self.calls = nnx.Variable(jnp.int32(0))
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        self.calls[...] += 1
+        return self.inner(x)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"model": Hard()}, r"from_flax: module with state must have one of `train`, .*'batch_st"),
+        (
+            {"model": Counting},
+            r"supervised: model must keep state of floats alone, got .*calls.*int",
+        ),
+        ({"model": 3}, r"from_flax: module must be a Linen module, an NNX module or"),
+        ({"metrics": {"loss": optax.l2_loss}}, r"supervised: metrics must not name one 'loss'"),
+        (
+            {"data": data.from_arrays(X, Y[:, 0])},
+            r"supervised: loss must give f\[batch\] for outputs of shape \[batch, 1\] and targets "
+            r"of shape \[batch\], got '\[batch, \d+\]'",
+        ),
+        (
+            {"metrics": {"wide": lambda out, y: jnp.zeros(3)}},
+            r"supervised: metrics\['wide'\] must give f\[batch\]",
+        ),
+        ({"loss": lambda out, y: jnp.mean(out - y)}, r"supervised: loss must give f\[batch\]"),
+        ({"batch": 0}, r"supervised: batch must be an integer 1 or more, got 0"),
+    ],
+)
+def test_bad_input(wrong: dict[str, Any], message: str) -> None:
+    good = {"model": Net, "loss": optax.squared_error, "metrics": {}, "batch": 4}
+    with pytest.raises(ValueError, match=message):
+        supervised(**({"data": data.from_arrays(X, Y)} | good | wrong))
+
+
+def test_metrics_are_averaged_over_validation_and_test_examples() -> None:
+    task = supervised(
+        models.softmax_regression(1),
+        optax.squared_error,
+        {"absolute": lambda out, y: jnp.abs(out - y), "largest": lambda out, y: jnp.max(out - y)},
+        data.from_arrays(X, Y),
+        batch=4,
+    )
+    params = jax.jit(task.init)(task.data, jax.random.key(0))
+    found = jax.jit(task.evaluate)(task.data, params)
+    kernel = np.asarray(params["Dense_0"]["kernel"])
+    for part in ("validation", "test"):
+        x, y = (getattr(task.data[0], f"{name}_{part}") for name in "xy")
+        apart = np.asarray(x) @ kernel - np.asarray(y)
+        for name, value in (("loss", apart**2), ("absolute", abs(apart)), ("largest", apart.max())):
+            np.testing.assert_allclose(found.pop(f"{part}_{name}"), value.mean(), rtol=1e-5)
+    assert not found
+
+
+def test_a_rate_that_is_given_scales_the_schedule() -> None:
+    # The factory form of many runs: the schedule counts updates of the server, not gradients.
+    task = problem(models.mlp([8], 1))
+    t = np.arange(ROWS)[:, None]
+    trace = dtjax.make_trace(
+        dt=np.ones(ROWS), worker=[[0, 1]] * ROWS, version=t + np.zeros((1, 2), int), examples=16.0
+    )
+
+    def make(rate: Any) -> Any:
+        schedule = optax.linear_schedule(rate, 0.0, 4)
+        return optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule))
+
+    run = jax.jit(
+        jax.vmap(lambda rate: dtjax.replay(keys()[0], trace, task, make(rate), evaluate_every=2))
+    )
+    result = run(jnp.array([0.1, 0.01]))
+    loss = np.asarray(result.measures["test_loss"])
+    assert (loss[:, 4:] == loss[:, 4:5]).all()  # after four updates the rate is 0
+    assert (np.diff(loss[:, :5]) != 0).all() and abs(loss[0] - loss[1]).max() > 1e-3

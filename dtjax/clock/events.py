@@ -12,6 +12,9 @@ import numpy as np
 
 from dtjax.core import checks
 
+Names = Sequence[Any] | np.ndarray | jax.Array
+"""Names or numbers of workers."""
+
 _NAME = "from_events"
 
 
@@ -110,7 +113,7 @@ class Log(NamedTuple):
     """A log of N gradients, as `Trace.from_events` gets it."""
 
     time: checks.Numbers
-    worker: Sequence[Any]
+    worker: Names
     version: checks.Numbers
     update: checks.Numbers | None
     examples: checks.Numbers
@@ -119,7 +122,7 @@ class Log(NamedTuple):
     compute: checks.Numbers | None
 
 
-def fields_of(log: Log, begin: float, workers: Sequence[Any] | None) -> dict[str, Any]:
+def fields_of(log: Log, begin: float, workers: Names | None) -> dict[str, Any]:
     """Return the fields of the trace of a log: see `Trace.from_events`.
 
     Args:
@@ -200,7 +203,7 @@ def _names(names: Any) -> list[Any]:
     return [name.item() if isinstance(name, np.generic) else name for name in names]
 
 
-def _numbered(worker: Sequence[Any], workers: Sequence[Any] | None) -> tuple[np.ndarray, int]:
+def _numbered(worker: Names, workers: Names | None) -> tuple[np.ndarray, int]:
     """Number the workers by the place of their names, and count them."""
     named = _names(worker)
     if workers is not None:
@@ -226,7 +229,7 @@ def _check_order(
     read: np.ndarray,
     update: np.ndarray,
     order: np.ndarray,
-    worker: Sequence[Any],
+    worker: Names,
     begin: float,
 ) -> None:
     """Check that updates are numbered without gaps, follow each other and read what was there."""

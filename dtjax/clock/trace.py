@@ -5,7 +5,6 @@ Sizes: `n` workers, `K` widest update (static), `T` updates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax.clock.events import Log, fields_of
+from dtjax.clock.events import Log, Names, fields_of
 from dtjax.core import checks
 from dtjax.core.pytree import pytree
 
@@ -57,7 +56,7 @@ class Trace:
     @staticmethod
     def from_events(
         time: checks.Numbers,
-        worker: Sequence[Any],
+        worker: Names,
         version: checks.Numbers,
         *,
         update: checks.Numbers | None = None,
@@ -66,7 +65,7 @@ class Trace:
         arrival: checks.Numbers | None = None,
         compute: checks.Numbers | None = None,
         begin: float = 0.0,
-        workers: Sequence[Any] | None = None,
+        workers: Names | None = None,
     ) -> Trace:
         """Make a trace of a cluster's log, one entry a gradient that was used, in any order.
 

@@ -24,7 +24,7 @@ LOG = """time,worker,version,update,examples
 BEGIN = 1_700_000_000.0
 
 
-def columns(text: str = LOG) -> dict[str, list[Any]]:
+def columns(text: str = LOG) -> Any:
     rows = list(csv.DictReader(io.StringIO(text)))
     names = {"worker": str, "version": int, "update": int}
     return {key: [names.get(key, float)(row[key]) for row in rows] for key in rows[0]}
@@ -36,7 +36,7 @@ def leaves(trace: Trace) -> dict[str, Any]:
 
 
 def test_a_log_becomes_rows_of_updates() -> None:
-    trace = Trace.from_events(**columns(), begin=BEGIN)  # ty: ignore[invalid-argument-type]
+    trace = Trace.from_events(**columns(), begin=BEGIN)
     assert leaves(trace) | {"slot": 0, "into": 0} == {
         "dt": [1.5, 1.25, 0.5],
         "worker": [[1, 0, 0], [2, 0, 0], [0, 0, 1]],  # gpu-a, gpu-b, gpu-c
@@ -54,7 +54,7 @@ def test_a_log_becomes_rows_of_updates() -> None:
 
 
 def test_the_padded_tables_of_a_log_make_the_same_trace() -> None:
-    trace = Trace.from_events(**columns(), begin=BEGIN)  # ty: ignore[invalid-argument-type]
+    trace = Trace.from_events(**columns(), begin=BEGIN)
     again = dtjax.make_trace(
         dt=trace.dt, worker=trace.worker, version=trace.version, examples=trace.examples
     )
@@ -64,10 +64,10 @@ def test_the_padded_tables_of_a_log_make_the_same_trace() -> None:
 
 def test_the_order_of_the_log_does_not_matter_but_among_equal_times() -> None:
     log = columns()
-    whole = leaves(Trace.from_events(**log, begin=BEGIN))  # ty: ignore[invalid-argument-type]
+    whole = leaves(Trace.from_events(**log, begin=BEGIN))
     order = [3, 0, 4, 2, 5, 1]  # the two at one second, 4 and 5, keep theirs
     mixed = {name: [values[i] for i in order] for name, values in log.items()}
-    assert leaves(Trace.from_events(**mixed, begin=BEGIN)) == whole  # ty: ignore
+    assert leaves(Trace.from_events(**mixed, begin=BEGIN)) == whole
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,9 @@ def test_a_simulated_run_comes_back_from_its_log() -> None:
     cluster = dtjax.Cluster(n=4, delay=dtjax.delays.deterministic([1.0, 1.5, 2.25, 5.0]))
     run = dtjax.simulate(jax.random.key(0), cluster, dtjax.policies.k_asp(2), updates=12)
     at = dtjax.seconds(run.trace)[:, None] - np.asarray(run.trace.arrival)
-    one = {name: np.asarray(getattr(run.trace, name)).ravel() for name in ("worker", "version")}
+    one: Any = {
+        name: np.asarray(getattr(run.trace, name)).ravel() for name in ("worker", "version")
+    }
     again = Trace.from_events(
         at.ravel(), update=np.repeat(np.arange(12), 2), compute=np.ravel(run.trace.compute), **one
     )
@@ -153,7 +155,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("wrong", "message"), BAD)
 def test_bad_logs(wrong: dict[str, Any], message: str) -> None:
-    good = {"time": [1.0, 2.0, 3.0], "worker": ["a", "b", "a"], "version": [0, 0, 1]}
-    Trace.from_events(**good)  # ty: ignore[invalid-argument-type]
+    good: Any = {"time": [1.0, 2.0, 3.0], "worker": ["a", "b", "a"], "version": [0, 0, 1]}
+    Trace.from_events(**good)
     with pytest.raises(ValueError, match=f"from_events: {message}"):
         Trace.from_events(**(good | wrong))

@@ -244,7 +244,7 @@ def test_masks_of_two_layers_and_of_the_draw_are_their_own() -> None:
     model = models.from_flax(Two)
     assert model.train is not None
     version = model.init(jax.random.key(0), jnp.ones((1, 3)))
-    many = jax.vmap(lambda key: model.train(version, jnp.ones((50, 8)), key)[0])  # ty: ignore
+    many = jax.vmap(lambda key: model.train(version, jnp.ones((50, 8)), key)[0])
     kept = np.asarray(jax.jit(many)(jax.random.split(jax.random.key(1), 40))) > 0
     # 16,000 fair coins each; five standard deviations of their means, 0.004: 1 in 10^6.
     for coins in (kept[:, 0], kept[:, 1], kept[:, 0] == kept[:, 1], kept[1:, 0] == kept[:-1, 0]):
@@ -362,7 +362,7 @@ class Counting(nnx.Module):
             r"loss must give f\[batch\] for outputs of shape \[batch, 1\] and targets of \[batch\]",
         ),
         (
-            {"data": data.from_arrays(X, Y[:, 0]), "loss": lambda out, y: (out - y) ** 2},
+            {"data": data.from_arrays(X, Y[:, 0]), "loss": lambda out, y: (out - y[None]) ** 2},
             r"loss must give f\[batch\] for .*, got '\[batch, \d+\]'",
         ),
         (

@@ -69,17 +69,7 @@ def train(
     """
     import optax
 
-    def compute(read: Any, worker: jax.Array, step: jax.Array, examples: jax.Array) -> Any:
-        batch = task.batch(task.data, key, worker, step, examples)
-        if task.advance is None:
-            return *jax.value_and_grad(task.loss)(read, batch), ()
-        return _with_state(task, read, state.params.state, batch)
-
-    read, axis = state.params, None  # one version: K mini-batches of one model
-    if state.models is not None:
-        read, axis = jax.tree.map(lambda leaf: leaf[row.slot], state.models), 0
-    computed = jax.vmap(compute, in_axes=(axis, 0, 0, 0))
-    losses, gradients, moves = computed(read, row.worker, row.step, row.examples)
+    losses, gradients, moves = _compute(state, row, key, task)
     valid = row.examples > 0
     total = jnp.sum(row.examples)
     weights = row.examples / jnp.where(total > 0, total, 1.0)
@@ -130,6 +120,22 @@ def train(
         diverged=jnp.where(made & ~finite & (state.diverged < 0), state.version, state.diverged),
     )
     return new, jnp.where(made, loss, jnp.nan)
+
+
+def _compute(state: TrainState, row: Rows, key: jax.Array, task: Task) -> tuple[Any, Any, Any]:
+    """Return the losses and gradients of the entries, and how each moves the state; () if none."""
+
+    def compute(read: Any, worker: jax.Array, step: jax.Array, examples: jax.Array) -> Any:
+        batch = task.batch(task.data, key, worker, step, examples)
+        if task.advance is None:
+            return *jax.value_and_grad(task.loss)(read, batch), ()
+        return _with_state(task, read, state.params.state, batch)
+
+    read, axis = state.params, None  # one version: K mini-batches of one model
+    if state.models is not None:
+        read, axis = jax.tree.map(lambda leaf: leaf[row.slot], state.models), 0
+    computed = jax.vmap(compute, in_axes=(axis, 0, 0, 0))
+    return computed(read, row.worker, row.step, row.examples)
 
 
 def _with_state(task: Task, read: Version, newest: Any, batch: Any) -> tuple[Any, Any, Any]:

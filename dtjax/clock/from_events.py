@@ -2,53 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
 
+from dtjax.clock.events import assemble
 from dtjax.clock.trace import Trace
 from dtjax.core import checks
-
-
-def allocate(version: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Find places for the versions that a trace still reads, as few as there can be.
-
-    A version is kept from the update that makes it to the last row that reads it; its place is
-    then free for the version which that row makes.
-
-    Args:
-        version: i[T, K], the version that each gradient read, at most its row.
-        valid: b[T, K], which entries are gradients.
-
-    Returns:
-        slot i[T, K] where each entry's version is kept, into i[T] where each row's new version
-        goes, and the number of slots.
-
-    Example:
-        >>> slot, into, slots = allocate(np.array([[0], [0], [2]]), np.ones((3, 1), bool))
-        >>> into.tolist(), slots
-        ([1, 0, 0], 2)
-    """
-    rows = version.shape[0]
-    last = np.full(rows + 1, -1)
-    np.maximum.at(last, version[valid], np.nonzero(valid)[0])
-    places = np.zeros(rows + 1, np.int32)
-    free: list[int] = []
-    ends: list[tuple[int, int]] = [(int(last[0]), 0)]
-    count = 1
-    for row in range(rows):
-        while ends and ends[0][0] <= row:
-            heapq.heappush(free, heapq.heappop(ends)[1])
-        if free:
-            place = heapq.heappop(free)
-        else:
-            place, count = count, count + 1
-        places[row + 1] = place
-        heapq.heappush(ends, (int(last[row + 1]), place))
-    slot = np.where(valid, places[np.where(valid, version, 0)], 0).astype(np.int32)
-    return slot, places[1:], count
 
 
 def make_trace(
@@ -59,7 +20,9 @@ def make_trace(
     examples: checks.Numbers = 1.0,
     step: checks.Numbers | None = None,
 ) -> Trace:
-    """Make a trace of your own: from a real cluster's log, or with a staleness that you choose.
+    """Make a trace of padded tables, with a staleness that you choose.
+
+    `Trace.from_events` makes one of a log with one entry a gradient.
 
     Args:
         dt: f[T], seconds since the previous update.
@@ -101,33 +64,12 @@ def make_trace(
     made = np.asarray(valid.any(axis=1))
     if not made[: int(made.sum())].all():
         raise checks.fail(name, "examples", "must not be 0 in a whole row but at the end", 0)
-    if step is None:
-        counted = np.zeros_like(who)
-        seen: dict[int, int] = {}
-        for place in zip(*np.nonzero(valid), strict=True):
-            counted[place] = seen.get(int(who[place]), 0)
-            seen[int(who[place])] = int(counted[place]) + 1
-    else:
+    counted = None
+    if step is not None:
         counted = np.asarray(checks.integer(name, "step", np.asarray(step), low=0), np.int32)
         if counted.shape != who.shape:
             raise checks.fail(name, "step", f"must have shape {who.shape}", counted.shape)
-    slot, into, slots = allocate(read, valid)
-    nothing = jnp.zeros(who.shape, float)
-    return Trace(
-        dt=jnp.asarray(seconds, float),
-        worker=jnp.asarray(who),
-        step=jnp.asarray(counted),
-        version=jnp.asarray(read),
-        examples=jnp.asarray(sizes, float),
-        arrival=nothing,
-        compute=nothing,
-        slot=jnp.asarray(slot),
-        into=jnp.asarray(into),
-        start=jnp.int32(0),
-        transit=None,
-        workers=int(who.max()) + 1,
-        slots=slots,
-    )
+    return Trace(**assemble(seconds, who, read, sizes, counted, int(who.max()) + 1))
 
 
 def full_history(trace: Trace) -> Trace:

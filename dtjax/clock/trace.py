@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dtjax.clock.events import Log, Names, fields_of
+from dtjax.core import checks
 from dtjax.core.pytree import pytree
 
 
@@ -50,6 +52,55 @@ class Trace:
     transit: Transit | None  # how each gradient came to the server; None: without a network
     workers: int = field(metadata={"static": True})  # n
     slots: int = field(metadata={"static": True})  # how many versions are kept at once
+
+    @staticmethod
+    def from_events(
+        time: checks.Numbers,
+        worker: Names,
+        version: checks.Numbers,
+        *,
+        update: checks.Numbers | None = None,
+        examples: checks.Numbers = 1.0,
+        step: checks.Numbers | None = None,
+        arrival: checks.Numbers | None = None,
+        compute: checks.Numbers | None = None,
+        begin: float = 0.0,
+        workers: Names | None = None,
+    ) -> Trace:
+        """Make a trace of a cluster's log, one entry a gradient that was used, in any order.
+
+        An update is made when its last gradient has come, at the largest `time` of its gradients.
+        Worker i is the i-th of `workers`, or else of the sorted names, `sorted(set(worker))`.
+
+        Args:
+            time: f[N], the second at which the gradient reached the server; or, if `arrival` is
+                given, at which it was applied.
+            worker: [N], who sent it: names or numbers of any kind that can be sorted.
+            version: i[N], the version read: how many updates had been made.
+            update: i[N], the update that used it, 0..T-1; None: each gradient is an update, in
+                order of time.
+            examples: f[] or f[N], sizes of the mini-batches, positive.
+            step: i[N], the worker's own counter; None: counted in order of arrival.
+            arrival: f[N], the second at which it reached the server, at most `time`; None: `time`.
+            compute: f[N], how many seconds its computation took; None: not known, 0.
+            begin: the second at which training began, before the first update.
+            workers: the names of all the workers, also of those that sent nothing, in the order in
+                which they are numbered.
+
+        Raises:
+            ValueError: if shapes differ, a number is out of its range, a name is not in `workers`,
+                an update number is missing, updates go back in time, or a gradient reads a version
+                that its update has not yet. The error names the row of the log.
+
+        Example:
+            >>> trace = Trace.from_events(
+            ...     time=[1.5, 2.0, 2.5], worker=["red", "blue", "red"], version=[0, 0, 1]
+            ... )
+            >>> trace.worker[:, 0].tolist(), staleness(trace)[:, 0].tolist()
+            ([1, 0, 1], [0, 1, 1])
+        """
+        log = Log(time, worker, version, update, examples, step, arrival, compute)
+        return Trace(**fields_of(log, begin, workers))
 
     @property
     def valid(self) -> Any:

@@ -14,7 +14,7 @@ from dtjax.clock.trace import Trace
 from dtjax.core import checks, random
 from dtjax.core.protocols import Encoder
 from dtjax.core.pytree import pytree
-from dtjax.training.task import Task
+from dtjax.training.task.task import Task, trainable
 from dtjax.training.update import Rows, TrainState, rows_of, train
 
 
@@ -31,7 +31,7 @@ class Training:
     updates: jax.Array  # i[E] updates made by each evaluation
     gradients: jax.Array  # i[E] gradients used by each evaluation
     diverged: jax.Array  # i[] update at which the run diverged; -1: it did not
-    params: Any  # the last version
+    params: Any  # the last version; a `dtjax.task.Version` if the model has state
 
 
 def replay(
@@ -167,10 +167,10 @@ def begin(
         models = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], slots, axis=0), params)
     memory: Any = ()
     if encoder is not None:
-        one = encoder.memory(params)
+        one = encoder.memory(trainable(task, params))
         memory = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], workers, axis=0), one)
-    server = () if downlink is None else downlink.memory(params)
-    zero, inner = jnp.int32(0), optimizer.init(params)
+    server = () if downlink is None else downlink.memory(trainable(task, params))
+    zero, inner = jnp.int32(0), optimizer.init(trainable(task, params))
     return TrainState(params, inner, models, memory, server, zero, zero, jnp.int32(-1))
 
 

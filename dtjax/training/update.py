@@ -11,13 +11,13 @@ from jax import lax
 from dtjax.clock.trace import Trace, staleness
 from dtjax.core import random
 from dtjax.core.protocols import Encoder, Extras
-from dtjax.training.task import Task
+from dtjax.training.task.task import Task, Version, trainable
 
 
 class TrainState(NamedTuple):
     """What the next update needs."""
 
-    params: Any  # the newest version
+    params: Any  # the newest version, with its state if the task's model has one
     optimizer: Any
     models: Any  # leaves with a leading axis: the versions that are kept, by slot; None: one is
     memory: Any  # leaves with leading axis n: the encoder's memory of each worker; () without one
@@ -69,15 +69,7 @@ def train(
     """
     import optax
 
-    def compute(read: Any, worker: jax.Array, step: jax.Array, examples: jax.Array) -> Any:
-        batch = task.batch(task.data, key, worker, step, examples)
-        return jax.value_and_grad(task.loss)(read, batch)
-
-    read, axis = state.params, None  # one version: K mini-batches of one model
-    if state.models is not None:
-        read, axis = jax.tree.map(lambda leaf: leaf[row.slot], state.models), 0
-    computed = jax.vmap(compute, in_axes=(axis, 0, 0, 0))
-    losses, gradients = computed(read, row.worker, row.step, row.examples)
+    losses, gradients, moves = _compute(state, row, key, task)
     valid = row.examples > 0
     total = jnp.sum(row.examples)
     weights = row.examples / jnp.where(total > 0, total, 1.0)
@@ -97,10 +89,15 @@ def train(
 
     update = optax.with_extra_args_support(optimizer).update
     mean = jnp.sum(jnp.where(valid, row.staleness, 0)) / jnp.maximum(jnp.sum(valid), 1)
-    change, inner = update(average, state.optimizer, state.params, value=loss, staleness=mean)
-    params = optax.apply_updates(state.params, change)
+    before = trainable(task, state.params)
+    change, inner = update(average, state.optimizer, before, value=loss, staleness=mean)
+    params = optax.apply_updates(before, change)
 
     finite = jnp.isfinite(loss) & _finite(change, params)
+    if task.advance is not None:
+        move = _weigh(weights, valid, moves)
+        params = Version(params, jax.tree.map(jnp.add, state.params.state, move))
+        finite = finite & _finite(move, params.state)
     made = jnp.any(valid)
     good = made & finite & (state.diverged < 0)
 
@@ -123,6 +120,38 @@ def train(
         diverged=jnp.where(made & ~finite & (state.diverged < 0), state.version, state.diverged),
     )
     return new, jnp.where(made, loss, jnp.nan)
+
+
+def _compute(state: TrainState, row: Rows, key: jax.Array, task: Task) -> tuple[Any, Any, Any]:
+    """Return the losses and gradients of the entries, and how each moves the state; () if none."""
+
+    def compute(read: Any, worker: jax.Array, step: jax.Array, examples: jax.Array) -> Any:
+        batch = task.batch(task.data, key, worker, step, examples)
+        if task.advance is None:
+            return *jax.value_and_grad(task.loss)(read, batch), ()
+        return _with_state(task, read, state.params.state, batch)
+
+    read, axis = state.params, None  # one version: K mini-batches of one model
+    if state.models is not None:
+        read, axis = jax.tree.map(lambda leaf: leaf[row.slot], state.models), 0
+    computed = jax.vmap(compute, in_axes=(axis, 0, 0, 0))
+    return computed(read, row.worker, row.step, row.examples)
+
+
+def _with_state(task: Task, read: Version, newest: Any, batch: Any) -> tuple[Any, Any, Any]:
+    """Return the loss and gradient at the version read, and how the batch moves the newest state.
+
+    The server applies a running mean to its newest one, as it applies a gradient. To average what
+    workers make of the states that they read would run as many means as there are workers, each
+    slower by the staleness; and differences to what was read, added up, need not be stable.
+    What both calls compute is computed once: the compiler merges equal operations.
+    """
+    assert task.advance is not None
+    loss, gradient = jax.value_and_grad(lambda p: task.loss(Version(p, read.state), batch))(
+        read.params
+    )
+    after = task.advance(Version(read.params, newest), batch)
+    return loss, gradient, jax.tree.map(jnp.subtract, after, newest)
 
 
 def _weigh(weights: jax.Array, valid: jax.Array, gradients: Any) -> Any:

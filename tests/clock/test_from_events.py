@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dtjax
-from dtjax.clock.from_events import allocate, full_history, make_trace
+from dtjax.clock.events import allocate
+from dtjax.clock.from_events import full_history, make_trace
 from dtjax.policies.rule import UNBOUNDED, Rule
 
 

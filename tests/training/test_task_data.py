@@ -76,7 +76,13 @@ GOOD: tuple[Any, Any] = (np.arange(20.0)[:, None], np.arange(20) % 2)
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"y": [0, 1]}, r"y must have the length of x, 20, got 2"),
     ({"x": np.full((20, 1), np.nan)}, r"x must be finite, got 'NaN or infinity'"),
-    ({"y": np.arange(20) / 2}, r"y must be integers, one an example, got dtype\('float64'\)"),
+    ({"y": np.arange(20).astype(str)}, r"y must be integers, one an example, or floats, got '<U"),
+    (
+        {"y": np.ones((20, 2), int)},
+        r"y must be integers, one an .*, got 'int64 of shape \(20, 2\)'",
+    ),
+    ({"y": np.full(20, np.inf)}, r"y must be finite, got 'NaN or infinity'"),
+    ({"x": np.ones(2), "y": np.ones(2)}, r"x must hold 3 examples or more, got 2"),
     ({"y": np.arange(20)}, r"y must hold each class 0\.\.C-1 3 times"),
     ({"y": np.arange(20) % 2 - 1}, r"y must hold each class 0\.\.C-1 3 times"),
     ({"y": np.arange(20) % 2 * 2}, r"y must hold each class 0\.\.C-1 3 times"),

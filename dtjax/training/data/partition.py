@@ -23,7 +23,7 @@ def shared(labels: np.ndarray) -> Partition:
     """Let every worker draw from all the examples.
 
     Args:
-        labels: i[N].
+        labels: [N], any targets.
 
     Example:
         >>> shared(np.zeros(5, int)).index.shape
@@ -36,7 +36,7 @@ def sharded(labels: np.ndarray, n: int, *, seed: int = 0) -> Partition:
     """Cut the shuffled examples into n shards, as equal as can be.
 
     Args:
-        labels: i[N].
+        labels: [N], any targets.
         n: workers, at most N.
         seed: of the shuffling.
 
@@ -66,7 +66,8 @@ def skewed(labels: np.ndarray, n: int, *, alpha: float, seed: int = 0) -> Partit
         seed: of the shares and the shuffling.
 
     Raises:
-        ValueError: if `alpha` is not positive, or there are more workers than examples.
+        ValueError: if labels are no integers, `alpha` is not positive, or there are more workers
+            than examples.
 
     Example:
         >>> int(skewed(np.arange(100) % 10, 4, alpha=0.3).size.sum())
@@ -79,6 +80,8 @@ def skewed(labels: np.ndarray, n: int, *, alpha: float, seed: int = 0) -> Partit
     n = checks.integer("skewed", "n", n, low=1, high=len(labels), high_name="the examples, ")
     if not alpha > 0:
         raise checks.fail("skewed", "alpha", "must be positive", alpha)
+    if not np.issubdtype(np.asarray(labels).dtype, np.integer):
+        raise checks.fail("skewed", "labels", "must be classes, integers", np.asarray(labels).dtype)
     rng = np.random.default_rng(seed)
     mine: list[list[int]] = [[] for _ in range(n)]
     for label in np.unique(labels):

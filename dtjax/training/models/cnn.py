@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from dtjax.core import checks
-from dtjax.training.models.model import Model, from_flax
+from dtjax.training.models.from_flax import from_flax
+from dtjax.training.models.model import Model
 
 
 class _Convolution(nn.Module):

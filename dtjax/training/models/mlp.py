@@ -8,7 +8,8 @@ import flax.linen as nn
 import jax
 
 from dtjax.core import checks
-from dtjax.training.models.model import Model, from_flax
+from dtjax.training.models.from_flax import from_flax
+from dtjax.training.models.model import Model
 
 
 class _MLP(nn.Module):

@@ -17,10 +17,12 @@ from dtjax.clock.state import COUNTS, SPANS, Clock
 from dtjax.clock.transport.choose import transport_of
 from dtjax.clock.transport.form import Event
 from dtjax.clock.transport.instant import Instant
+from dtjax.clock.transport.links import Shards
 from dtjax.clock.transport.ordered import Ordered
 from dtjax.clock.transport.sharded import Sharded
 from dtjax.core import blocked_minima, random
 from dtjax.core.protocols import BLOCKED, COMPUTING, HELD
+from dtjax.core.worker_table import Layout
 
 SECONDS = [5.0, 2.0, 7.0]  # of every computation of workers 0, 1, 2
 ORDERED = network.fixed(push=0.5, pull=0.25, fold=0.125, apply=0.0625)
@@ -165,23 +167,16 @@ def test_restart_sends_what_gets_ready_on_a_network_with_overtaking() -> None:
 
 
 def test_intervene_cancels_and_starts_all_others() -> None:
-    env, clock, minima = world(policies.k_batch_bsp(1))
-    clock = clock._replace(now=jnp.asarray(2.0, float), version=jnp.int32(1), head=jnp.int32(1))
-    _, verdict = decided(env, clock._replace(version=jnp.int32(0)), minima)
-    decision = verdict.decision._replace(
-        sweep=jnp.bool_(True), commit=jnp.bool_(True), phase=jnp.int32(COMPUTING)
-    )
-    env = env._replace(policy=inputs.canonical("test", _cluster(), policies.k_bsp(1)))
-    after, minima = intervene.intervene(env, clock, minima, verdict.view, verdict.asked, decision)
+    env, clock, minima = world(policies.k_bsp(1))
+    gradient, verdict = decided(env, clock, minima)
+    clock = arrival.commit(arrival.deliver(env, clock, gradient, verdict), verdict)
+    told = (verdict.view, verdict.asked, verdict.decision)
+    after, minima = intervene.intervene(env, clock, minima, *told)
     assert after.tally.cancelled_count.tolist() == [1, 0, 1]
     assert after.tally.cancelled[0].tolist() == [2.0, 0.0, 2.0]
     assert after.due[:3].tolist() == [7.0, 2.0, 9.0]
-    assert after.of.step.tolist() == [2, 1, 2]
+    assert after.of.step.tolist() == [2, 1, 2] and after.of.read.tolist() == [1, 0, 1]
     assert float(jnp.min(minima)) == 2.0
-
-
-def _cluster() -> Any:
-    return dtjax.Cluster(n=3, delay=delays.deterministic(SECONDS))
 
 
 def test_intervene_does_nothing_unless_the_policy_wants_it() -> None:
@@ -247,3 +242,19 @@ def test_tables_hold_their_fields() -> None:
             assert float(layout.number(table, name, jnp.int32(1))) == float(old[1])
         dropped = layout.put(table, jnp.int32(3), layout.row(table, jnp.int32(0)))
         np.testing.assert_array_equal(dropped, table)
+
+
+def test_tables_hold_fields_with_several_numbers_a_worker() -> None:
+    _, clock, _ = world(policies.asp(), network.fixed(push=[[1.0, 2.0]] * 3, latency=[0.0, 1, 2]))
+    layout = Layout(Shards, {"begin": 2, "end": 2})
+    fields = layout.columns(clock.links.wire)
+    assert fields.begin.shape == (2, 3) and fields.low.shape == (3,)
+    fields = fields._replace(end=jnp.arange(6.0).reshape(2, 3), low=jnp.arange(3.0))
+    table = layout.join(fields)
+    row = layout.row(table, jnp.int32(1))
+    assert row.end.tolist() == [1.0, 4.0] and float(row.low) == 1.0
+    moved = layout.columns(layout.put(table, jnp.int32(0), row))
+    assert moved.end.tolist() == [[1.0, 1.0, 2.0], [4.0, 4.0, 5.0]]
+    ends = layout.put_column(table, "end", -fields.end)
+    np.testing.assert_array_equal(layout.columns(ends).end, -fields.end)
+    np.testing.assert_array_equal(layout.columns(ends).low, fields.low)

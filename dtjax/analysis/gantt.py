@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtjax.clock import links
 from dtjax.clock.trace import seconds, staleness
+from dtjax.clock.transport import links
+from dtjax.clock.transport.choose import queued
 from dtjax.core import checks
 from dtjax.core.protocols import COMPUTING
 
@@ -138,10 +139,10 @@ def _buffered(run: Any, holds: bool, network: Any) -> Iterator[Cycle]:
     for j in range(int(clock.pending)):
         arrival, way = updated + float(clock.buffer.age[j]), None
         if network is not None:
-            ready, effect, moving, *rest = map(float, clock.buffer.transit[j])
-            own = iter(rest)
-            spent = (next(own) if there else 0.0 for there in links.stages(network))
-            way = Way(updated + ready, updated + effect, moving, *spent)
+            columns = queued(network).columns
+            found = dict(zip(columns, map(float, clock.buffer.transit[j]), strict=True))
+            spent = (found.get(name, 0.0) for name in ("moving", "pull", "private"))
+            way = Way(updated + found["ready"], updated + found["effect"], *spent)
         effect = arrival if way is None else way.effect
         name = (int(clock.buffer.worker[j]), int(clock.buffer.step[j]))
         compute, free = float(clock.buffer.compute[j]), end if holds else effect
@@ -163,7 +164,7 @@ def _under_way(run: Any, network: Any) -> Iterator[Cycle]:
             yield Cycle(w, int(steps[w]), start, end, [Bar(w, start, end, "open", "")])
         return
     sent, arrived = _sent(clock, network, busy, steps), []
-    pulls = clock.links.parts(n)[0].pull
+    pulls = queued(network).times(clock).pull
     for w in busy:
         own = float(links.own_link(network, w, steps[w], spent[w]))
         ready = end - float(begun[w]) + float(pulls[w]) + float(spent[w]) + own
@@ -195,10 +196,10 @@ def _sent(clock: Any, network: Any, busy: Any, steps: Any) -> dict[int, tuple[fl
     The queues hold what has arrived; the others are put on the ingresses in their turn.
     """
     now, free, origin = clock.now, clock.links.free, clock.origin[0] + clock.origin[1]
-    shards, found = clock.links.parts(len(steps))[1], {}
+    sending, found = queued(network).sending(clock), {}
     for w in sorted(busy, key=lambda w: (float(np.nan_to_num(clock.due[w], nan=np.inf)), w)):
-        if shards is not None and np.isfinite(shards.begin[0, w]):  # its turn was set before
-            begin, end = shards.begin[:, w], shards.end[:, w]
+        if np.isfinite(sending.begin[0, w]):  # its turn was set before
+            begin, end = sending.begin[:, w], sending.end[:, w]
         elif clock.due[w] <= now:
             free, begin, end = links.send(network, free, w, steps[w], clock.due[w], origin)
         else:

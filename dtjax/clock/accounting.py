@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from dtjax.clock import cycles
-from dtjax.clock.state import Clock, Pair, absolute
+from dtjax.clock.state import Clock, absolute
+from dtjax.clock.transport.form import Transport
 from dtjax.core import checks, compensated
-from dtjax.core.protocols import ABSENT, COMPUTING
+from dtjax.core.protocols import ABSENT
 from dtjax.core.pytree import pytree
 
 FATES = ("useful", "discarded", "cancelled", "in_flight", "waiting", "communicating", "queueing")
@@ -85,24 +84,14 @@ class Accounts:
         )
 
 
-def settle(clock: Clock, network: Any = None) -> Accounts:
+def settle(clock: Clock, transport: Transport) -> Accounts:
     """Make the accounts of a clock, up to its `now`."""
     n = clock.readers.shape[0]
     of, at, tally = clock.of, clock.at, clock.tally
-    present, busy = of.phase != ABSENT, of.phase == COMPUTING
-    begun = jnp.where(busy, clock.begun, 0.0)
-    waited = compensated.two_sum(*tally.waited, jnp.where(present & ~busy, clock.begun, 0.0))
-    nothing = jnp.zeros_like(begun)
-    talked, queued = (nothing, nothing), nothing
-    if network is not None:
-        (wire, _), under_way = clock.links.parts(n), cycles.spent(network, clock, clock.now)
-        begun = under_way.computed
-        talked = compensated.two_sum(wire.talked, wire.talked_low, under_way.talked)
-        queued = _rest(clock, waited, talked, begun)
-        if network.collective:  # the last worker waits for its end, the others for the last
-            all_of_them = jnp.where(present, jnp.sum(queued), 0.0)
-            waited = jnp.maximum(waited[0] + queued - all_of_them, 0.0), nothing
-            talked, queued = (talked[0] + all_of_them, nothing), nothing
+    present = of.phase != ABSENT
+    waits = jnp.where(present & ~clock.busy, clock.begun, 0.0)
+    fates = transport.in_flight(clock, compensated.two_sum(*tally.waited, waits))
+    nothing = jnp.zeros_like(fates.computed)
 
     buffer = clock.buffer
     order = jnp.arange(buffer.worker.shape[0], dtype=jnp.int32)
@@ -117,10 +106,10 @@ def settle(clock: Clock, network: Any = None) -> Accounts:
         useful=used[0],
         discarded=tally.discarded[0],
         cancelled=tally.cancelled[0],
-        in_flight=begun + held,
-        waiting=waited[0],
-        communicating=talked[0],
-        queueing=queued,
+        in_flight=fates.computed + held,
+        waiting=fates.waited[0],
+        communicating=fates.talked[0],
+        queueing=fates.queued,
         started=of.step,
         useful_count=jnp.where(present, clock.done - tally.discarded_count - kept, 0),
         discarded_count=tally.discarded_count,
@@ -129,14 +118,3 @@ def settle(clock: Clock, network: Any = None) -> Accounts:
         updates=clock.version,
         elapsed=absolute(clock),
     )
-
-
-def _rest(clock: Clock, waited: Pair, talked: Pair, begun: jax.Array) -> jax.Array:
-    """Return the seconds that nothing else accounts for: those of queueing."""
-    at, tally = clock.at, clock.tally
-    left = compensated.two_sum(*clock.origin, clock.now)
-    left = jnp.broadcast_to(left[0], begun.shape), jnp.broadcast_to(left[1], begun.shape)
-    computed = (at.computed, at.computed_low)
-    for spent in (*computed, *tally.cancelled, *waited, *talked, begun):
-        left = compensated.two_sum(*left, -spent)
-    return jnp.where(clock.of.phase == ABSENT, 0.0, jnp.maximum(left[0], 0.0))

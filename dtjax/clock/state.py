@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from dtjax.core.protocols import ABSENT, COMPUTING
+from dtjax.core.worker_table import Layout
 
 Pair = tuple[jax.Array, jax.Array]  # a number as (high, low): twice the digits of the float type
 
@@ -21,7 +22,24 @@ class Buffer(NamedTuple):
     slot: jax.Array  # i[K]
     age: jax.Array  # f[K] seconds from the last update to the arrival
     compute: jax.Array  # f[K] seconds computed
-    transit: jax.Array | None  # f[K, 3..5] as in `Record.times`
+    transit: jax.Array | None  # f[K, 3..5] as in `Record.times`; None: nothing of the kind is kept
+
+    @classmethod
+    def of(cls, names: jax.Array, times: jax.Array) -> Buffer:
+        """Return what `names` and `times` of some records hold."""
+        transit = times[:, 2:] if times.shape[1] > 2 else None
+        return cls(*names.T, times[:, 0], times[:, 1], transit)
+
+    @property
+    def names(self) -> jax.Array:
+        """As `Record.names`, i[K, 4]."""
+        return jnp.stack([self.worker, self.step, self.version, self.slot], axis=1)
+
+    @property
+    def times(self) -> jax.Array:
+        """As `Record.times`, f[K, 2..7]."""
+        times = jnp.stack([self.age, self.compute], axis=1)
+        return times if self.transit is None else jnp.concatenate([times, self.transit], axis=1)
 
 
 class Counts(NamedTuple):
@@ -42,6 +60,10 @@ class Spans(NamedTuple):
     since: jax.Array  # when the worker began this computation, or to wait
     since_low: jax.Array  # what `since` lost by rounding when the origin moved
     due_low: jax.Array  # what `due` did
+
+
+COUNTS, SPANS = Layout(Counts), Layout(Spans)
+"""How `Clock.counts` and `Clock.spans` hold them."""
 
 
 class Tally(NamedTuple):
@@ -77,7 +99,7 @@ class Clock(NamedTuple):
     delay: Any  # the law's state, leading axis n
     policy: Any  # the policy's state
     tally: Tally
-    links: Any  # the queues: see `dtjax.clock.links.Links`; None without a network
+    links: Any  # what the transport keeps: `transport.links.Links`; None without a network
     key: jax.Array  # u32[...] key data of the run: `resume` goes on with the same virtual tables
 
     @property
@@ -90,17 +112,28 @@ class Clock(NamedTuple):
     @property
     def of(self) -> Counts:
         """The workers' integers, each i[n]."""
-        return Counts(*jnp.split(self.counts, len(Counts._fields), axis=-1))
+        return COUNTS.columns(self.counts)
 
     @property
     def at(self) -> Spans:
         """The workers' times, each f[n]."""
-        return Spans(*jnp.split(self.spans, len(Spans._fields), axis=-1))
+        return SPANS.columns(self.spans)
+
+    @property
+    def phase(self) -> jax.Array:
+        """What each worker is doing, i[n]."""
+        return COUNTS.column(self.counts, "phase")
+
+    @property
+    def busy(self) -> jax.Array:
+        """Who is in a cycle, b[n]."""
+        return self.phase == COMPUTING
 
     @property
     def begun(self) -> jax.Array:
         """For how long each worker has been computing or waiting, f[n] seconds."""
-        return (self.now - self.at.since) - self.at.since_low
+        since, low = (SPANS.column(self.spans, name) for name in ("since", "since_low"))
+        return (self.now - since) - low
 
 
 def absolute(clock: Clock) -> jax.Array:

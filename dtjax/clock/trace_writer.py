@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from dtjax.clock.arrival import Record
-from dtjax.clock.links import stages
 from dtjax.clock.state import Buffer, Clock
-from dtjax.clock.trace import Trace, Transit
+from dtjax.clock.trace import Trace
+from dtjax.clock.transport.form import Transport
 
 
 class Table(NamedTuple):
@@ -25,12 +25,8 @@ class Table(NamedTuple):
 
 def begin(clock: Clock, rows: int) -> Table:
     """Start with what is in the buffer."""
-    buffer = clock.buffer
-    width = buffer.worker.shape[0]
-    names = jnp.stack([buffer.worker, buffer.step, buffer.version, buffer.slot], axis=1)
-    times = jnp.stack([buffer.age, buffer.compute], axis=1)
-    if buffer.transit is not None:
-        times = jnp.concatenate([times, buffer.transit], axis=1)
+    names, times = clock.buffer.names, clock.buffer.times
+    width = names.shape[0]
     return Table(
         jnp.full(((rows + 1) * width, 4), -1, jnp.int32).at[:width].set(names),
         jnp.zeros(((rows + 1) * width, times.shape[1]), times.dtype).at[:width].set(times),
@@ -53,7 +49,12 @@ def write(table: Table, record: Record, first: jax.Array, width: int) -> Table:
 
 
 def finish(
-    table: Table, cluster: Any, first: jax.Array, made: jax.Array, fresh: bool
+    table: Table,
+    cluster: Any,
+    transport: Transport,
+    first: jax.Array,
+    made: jax.Array,
+    fresh: bool,
 ) -> tuple[Trace, Buffer]:
     """Make the trace of the first `made` rows, and the buffer from the row after them.
 
@@ -72,13 +73,7 @@ def finish(
         return jnp.where(valid, values, 0)
 
     worker = entries(names[..., 0])
-    transit = None
-    if cluster.network is not None:
-        ready, effect = (entries(dt[:, None] - times[..., c]) for c in (2, 3))
-        moving, *others = (entries(times[..., c]) for c in range(4, times.shape[-1]))
-        have = iter(others)
-        pull, private = (next(have) if there else None for there in stages(cluster.network))
-        transit = Transit(ready, effect, moving, pull, private)
+    ways = transport.transit(times[..., 2:], dt)
     trace = Trace(
         dt=dt,
         worker=worker,
@@ -90,9 +85,8 @@ def finish(
         slot=jnp.zeros_like(worker) if fresh else entries(names[..., 3]),
         into=jnp.zeros_like(into) if fresh else into,
         start=first,
-        transit=transit,
+        transit=jax.tree.map(entries, ways),
         workers=cluster.n,
         slots=1 if fresh else cluster.n,
     )
-    left = None if transit is None else ages[:, 2:]
-    return trace, Buffer(*(rest[:, c] for c in range(4)), ages[:, 0], ages[:, 1], left)
+    return trace, Buffer.of(rest, ages)

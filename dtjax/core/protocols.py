@@ -82,9 +82,43 @@ class Policy(Protocol):
 class Network(Protocol):
     """Links and server: how long things last. `dtjax.network.Network` is one; so is any pytree.
 
-    It also has the properties `servers` (S), `ordered`, `shared_egress` and `collective`, and the
-    numbers `encode`, `fold` and `apply`: see `dtjax.network.Network`.
+    See `dtjax.network.Network` for what its properties and numbers mean.
     """
+
+    @property
+    def servers(self) -> int:
+        """How many ingresses there are, S."""
+        ...
+
+    @property
+    def ordered(self) -> bool:
+        """Whether gradients arrive in the order in which they got ready."""
+        ...
+
+    @property
+    def shared_egress(self) -> bool:
+        """Whether pulls wait for each other at the server."""
+        ...
+
+    @property
+    def collective(self) -> bool:
+        """Whether `apply` is an all-reduce, in which all the workers communicate."""
+        ...
+
+    @property
+    def encode(self) -> jax.Array:
+        """The seconds in which a worker compresses, f[]."""
+        ...
+
+    @property
+    def fold(self) -> jax.Array:
+        """The server's seconds for each gradient, f[]."""
+        ...
+
+    @property
+    def apply(self) -> jax.Array:
+        """The server's seconds for each update, f[]."""
+        ...
 
     def push_seconds(self, worker: jax.Array, step: jax.Array, begin: jax.Array) -> jax.Array:
         """Return how long each shard occupies its ingress, f[S], if it begins at f[S] seconds."""

@@ -8,6 +8,7 @@ independent and alike, a round is one draw: the order statistic itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +21,8 @@ from dtjax.clock.state import Pair
 from dtjax.clock.statistics import Gathered, Happened, Statistics
 from dtjax.clock.status import DONE, EXHAUSTED, STUCK, UNTIL
 from dtjax.core import branches, compensated, random
+from dtjax.core.protocols import Delay
+from dtjax.core.random import Worker
 
 TIMES = 512
 """How many times are drawn at once: rounds x workers."""
@@ -74,6 +77,44 @@ class Sums(NamedTuple):
     gathered: Gathered
 
 
+class Rounds(NamedTuple):
+    """What does not change from one round to the next."""
+
+    law: Delay
+    workers: Worker  # arrays with leading axis n
+    present: jax.Array  # b[n]
+    k: jax.Array | None  # i[] gradients in an update; None: of all the workers
+    limit: jax.Array  # i[] rounds at which the run is over
+    until: jax.Array  # f[] seconds
+
+    @property
+    def many(self) -> jax.Array:
+        """How many gradients are in an update, i[]."""
+        return jnp.sum(self.present, dtype=jnp.int32) if self.k is None else self.k
+
+    def times(self, step: jax.Array) -> jax.Array:
+        """Draw a round's times, f[n]; infinite for who is not there."""
+        zero = jnp.zeros((), float)
+        draw = jax.vmap(self.law.draw, in_axes=(None, 0, None, None))
+        seconds = draw((), self.workers, step, zero)[1].astype(zero.dtype)
+        return jnp.where(self.present, seconds, jnp.inf)
+
+    def horizon(self, sums: Sums) -> jax.Array:
+        """Return `until` relative to the origin."""
+        return (self.until - sums.origin[0]) - sums.origin[1]
+
+
+class Chunk(NamedTuple):
+    """What is summed over the rounds of a chunk, relative to its origin."""
+
+    now: jax.Array  # f[]
+    going: jax.Array  # b[] whether no round was the last
+    useful: jax.Array  # f[n]
+    waiting: jax.Array  # f[n]
+    cancelled: jax.Array  # f[n]
+    used: jax.Array  # i[n] since the run began
+
+
 def run(
     key: jax.Array,
     cluster: Any,
@@ -97,111 +138,124 @@ def run(
     Returns:
         The accounts, the status, the statistics, and the seconds.
     """
-    n, law = cluster.n, cluster.delay
+    n = cluster.n
+    everybody = cluster.present is None
+    present = jnp.ones(n, bool) if everybody else cluster.present
     workers = random.workers(random.plain(key), n)
-    present = jnp.ones(n, bool) if cluster.present is None else cluster.present
-    there = jnp.sum(present, dtype=jnp.int32)
-    many = there if k is None else k
-    zero = jnp.zeros((), float)
-    nothing = jnp.zeros(n, zero.dtype)
+    rounds = Rounds(cluster.delay, workers, present, k, limit, until)
     width = min(max(1, TIMES // n), rows)
     turns = min(CHUNK, -(-rows // width))
 
-    def times(step: jax.Array) -> jax.Array:
-        draw = jax.vmap(law.draw, in_axes=(None, 0, None, None))
-        seconds = draw((), workers, step, zero)[1].astype(zero.dtype)
-        return jnp.where(present, seconds, jnp.inf)
-
     def last(seconds: jax.Array) -> jax.Array:
-        if k is None and cluster.present is None:
+        if k is None and everybody:
             return jnp.max(seconds)
-        return kth_smallest(seconds, many)
-
-    def horizon(sums: Sums) -> jax.Array:
-        return (until - sums.origin[0]) - sums.origin[1]
-
-    def some(carry: Any, turn: jax.Array) -> Any:
-        (now, going, useful, waiting, cancelled, used), (first, end) = carry
-        step = first + turn * width + jnp.arange(width, dtype=jnp.int32)
-        x = jax.vmap(times)(step)
-        dt = jax.vmap(last)(x)
-        ends = now + jnp.cumsum(dt)
-        real = (step < limit) & (ends <= end) & jnp.isfinite(ends)
-        real = going & (jnp.cumsum(~real) == 0)  # none after the first that is not
-        if k is None:
-            among = jnp.ones(x.shape, bool)
-        else:
-            among = jax.vmap(earliest, in_axes=(0, None, 0))(x, many, dt)
-        there = real[:, None] & present[None]
-        among, lost = among & there, ~among & there
-        sums = (
-            jnp.max(jnp.where(real, ends, now)),
-            jnp.all(real),
-            useful + compensated.total(jnp.where(among, x, 0.0)),
-            waiting + compensated.total(jnp.where(among, dt[:, None] - x, 0.0)),
-            cancelled + compensated.total(jnp.where(lost, dt[:, None], 0.0)),
-            used + jnp.sum(among, axis=0, dtype=jnp.int32),
-        )
-        return (sums, (first, end)), (dt, real, step)
+        return kth_smallest(seconds, rounds.many)
 
     def unfinished(state: tuple[Sums, jax.Array, jax.Array]) -> jax.Array:
         return branches.any_lane(state[2])
 
-    def chunk(state: tuple[Sums, jax.Array, jax.Array]) -> Any:
+    def turn(state: tuple[Sums, jax.Array, jax.Array]) -> tuple[Sums, jax.Array, jax.Array]:
         sums, first, going = state
-        start = (zero, going, nothing, nothing, nothing, sums.used), (first, horizon(sums))
-        ((now, going, useful, waiting, cancelled, used), _), seen = lax.scan(
-            some, start, jnp.arange(turns, dtype=jnp.int32)
-        )
-        dt, real, step = (part.reshape(-1) for part in seen)
-        none = jnp.zeros_like(step)
-        sums = Sums(
-            origin=compensated.two_sum(*sums.origin, now),
-            useful=compensated.two_sum(*sums.useful, useful),
-            waiting=compensated.two_sum(*sums.waiting, waiting),
-            cancelled=compensated.two_sum(*sums.cancelled, cancelled),
-            used=used,
-            made=sums.made + jnp.sum(real, dtype=jnp.int32),
-            gathered=statistics.add(sums.gathered, Happened(none, none > 0, dt, real, step)),
-        )
+        end = rounds.horizon(sums)
+
+        def some(carry: Chunk, turn: jax.Array) -> tuple[Chunk, Any]:
+            step = first + turn * width + jnp.arange(width, dtype=jnp.int32)
+            return _play(rounds, last, carry, step, end)
+
+        nothing = jnp.zeros_like(sums.useful[0])
+        start = Chunk(jnp.zeros((), nothing.dtype), going, nothing, nothing, nothing, sums.used)
+        added, seen = lax.scan(some, start, jnp.arange(turns, dtype=jnp.int32))
         first = first + turns * width
-        return sums, first, going & (first < limit)
+        return _add(sums, added, seen), first, added.going & (first < limit)
 
+    zero, nothing, none = jnp.zeros((), float), jnp.zeros(n, float), jnp.zeros(n, jnp.int32)
     pair = (nothing, nothing)
-    none = jnp.zeros(n, jnp.int32)
     sums = Sums((zero, zero), pair, pair, pair, none, jnp.int32(0), gathered)
-    sums, _, _ = lax.while_loop(unfinished, chunk, (sums, jnp.int32(0), jnp.bool_(True)))
+    sums, _, _ = lax.while_loop(unfinished, turn, (sums, jnp.int32(0), jnp.bool_(True)))
+    accounts, status = _end(rounds, sums)
+    gradients = accounts.updates * rounds.many
+    kept = sums.gathered._replace(bins=sums.gathered.bins.at[:1].add(gradients))
+    return accounts, status, *statistics.end(kept, gradients)
 
-    # The round that was not finished.
-    x, end, over = times(sums.made), horizon(sums), sums.made >= limit
+
+def _play(
+    rounds: Rounds,
+    last: Callable[[jax.Array], jax.Array],
+    carry: Chunk,
+    step: jax.Array,
+    end: jax.Array,
+) -> tuple[Chunk, tuple[jax.Array, jax.Array, jax.Array]]:
+    """Play some consecutive rounds at once; `last` finds the end of one.
+
+    Returns:
+        The sums, and of each round its seconds, whether it was played, and its number.
+    """
+    x = jax.vmap(rounds.times)(step)
+    dt = jax.vmap(last)(x)
+    ends = carry.now + jnp.cumsum(dt)
+    real = (step < rounds.limit) & (ends <= end) & jnp.isfinite(ends)
+    real = carry.going & (jnp.cumsum(~real) == 0)  # none after the first that is not
+    if rounds.k is None:
+        among = jnp.ones(x.shape, bool)
+    else:
+        among = jax.vmap(earliest, in_axes=(0, None, 0))(x, rounds.many, dt)
+    there = real[:, None] & rounds.present[None]
+    among, lost = among & there, ~among & there
+    sums = Chunk(
+        now=jnp.max(jnp.where(real, ends, carry.now)),
+        going=jnp.all(real),
+        useful=carry.useful + compensated.total(jnp.where(among, x, 0.0)),
+        waiting=carry.waiting + compensated.total(jnp.where(among, dt[:, None] - x, 0.0)),
+        cancelled=carry.cancelled + compensated.total(jnp.where(lost, dt[:, None], 0.0)),
+        used=carry.used + jnp.sum(among, axis=0, dtype=jnp.int32),
+    )
+    return sums, (dt, real, step)
+
+
+def _add(sums: Sums, added: Chunk, seen: tuple[jax.Array, jax.Array, jax.Array]) -> Sums:
+    """Add a chunk, and move the origin to its end."""
+    dt, real, step = (part.reshape(-1) for part in seen)
+    none = jnp.zeros_like(step)
+    return Sums(
+        origin=compensated.two_sum(*sums.origin, added.now),
+        useful=compensated.two_sum(*sums.useful, added.useful),
+        waiting=compensated.two_sum(*sums.waiting, added.waiting),
+        cancelled=compensated.two_sum(*sums.cancelled, added.cancelled),
+        used=added.used,
+        made=sums.made + jnp.sum(real, dtype=jnp.int32),
+        gathered=statistics.add(sums.gathered, Happened(none, none > 0, dt, real, step)),
+    )
+
+
+def _end(rounds: Rounds, sums: Sums) -> tuple[Accounts, jax.Array]:
+    """Account the rounds, and the one that was not finished; say why the run ended."""
+    x, end, over = rounds.times(sums.made), rounds.horizon(sums), sums.made >= rounds.limit
     gone = jnp.isnan(x).any()
     stuck = jnp.isinf(end)
     idle = jnp.where(stuck, STUCK, UNTIL)
     status = jnp.where(over, DONE, jnp.where(gone, EXHAUSTED, idle)).astype(jnp.int32)
     finite = jnp.max(jnp.where(jnp.isfinite(x), x, 0.0))
     spent = jnp.where(over | gone, 0.0, jnp.where(stuck, finite, jnp.maximum(end, 0.0)))
-    there_now = present & ~over & ~gone
-    waits = there_now & (x <= spent)
-    left = jnp.where(there_now, jnp.minimum(x, spent), 0.0)
-    gradients = sums.made * many
+    there = rounds.present & ~over & ~gone
+    waits = there & (x <= spent)
+    nothing, none = jnp.zeros_like(x), jnp.zeros_like(sums.used)
     accounts = Accounts(
         useful=sums.useful[0],
         discarded=nothing,
         cancelled=sums.cancelled[0],
-        in_flight=left,
+        in_flight=jnp.where(there, jnp.minimum(x, spent), 0.0),
         waiting=compensated.two_sum(*sums.waiting, jnp.where(waits, spent - x, 0.0))[0],
         communicating=nothing,
         queueing=nothing,
-        started=jnp.where(present, sums.made + 1, 0),
+        started=jnp.where(rounds.present, sums.made + 1, 0),
         useful_count=sums.used,
         discarded_count=none,
-        cancelled_count=jnp.where(present, sums.made - sums.used, 0),
+        cancelled_count=jnp.where(rounds.present, sums.made - sums.used, 0),
         buffered=jnp.sum(waits, dtype=jnp.int32),
         updates=sums.made,
         elapsed=sums.origin[0] + (sums.origin[1] + spent),
     )
-    kept = sums.gathered._replace(bins=sums.gathered.bins.at[:1].add(gradients))
-    return accounts, status, *statistics.end(kept, gradients)
+    return accounts, status
 
 
 def order_seconds(key: jax.Array, law: Any, n: int, k: jax.Array | None, rows: int) -> jax.Array:

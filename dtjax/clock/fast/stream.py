@@ -8,6 +8,7 @@ then three numbers besides its next time, and an arrival two dozen small kernels
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -81,7 +82,6 @@ def run(
         The accounts, the status, the statistics, and the seconds.
     """
     machine = Machine(key, cluster, rules, form)
-    n, size = cluster.n, max(min(CHUNK, max(64, 8 * cluster.n)), cluster.n)
     at = machine.start()
     nothing = jnp.zeros_like(at.workers.columns().since)
     pair, none = (nothing, nothing), jnp.full(width, -1, jnp.int32)
@@ -89,50 +89,70 @@ def run(
     some = jnp.zeros(width, nothing.dtype)
     sums = Sums((zero, zero), pair, pair, none, none, some, gathered)
 
-    def horizon(origin: Pair) -> jax.Array:
-        return (rules.until - origin[0]) - origin[1]
-
     def unfinished(state: Any) -> jax.Array:
         at, sums, count, _ = state
         due = jnp.min(at.minima)
-        go = jnp.isfinite(due) & (due <= horizon(sums.origin)) & (count < rules.limit)
+        go = jnp.isfinite(due) & (due <= _horizon(rules, sums)) & (count < rules.limit)
         return branches.any_lane(go)
 
-    def turn(state: Any) -> Any:
-        at, sums, count, made = state
-        numbers = count + jnp.arange(size, dtype=jnp.int32)
-        row, column = numbers // rules.k, numbers % rules.k
-        end, last = horizon(sums.origin), column == rules.k - 1
-        at, seen = lax.scan(
-            lambda at, number: machine.arrive(at, end, number), at, Number(numbers, row, last)
-        )
-        happened = Happened(row - seen.read, seen.real, seen.dt, seen.real & last, row)
-        gathered = statistics.add(sums.gathered, happened)
-        sums = sums._replace(gathered=gathered)
-        made = made + jnp.sum(seen.real, dtype=jnp.int32)
-        if width > 1:  # who is in the buffer at the end of the chunk
-            waits = seen.real & (row == made // rules.k)
-            column = jnp.where(waits, column, width)
-            sums = sums._replace(
-                owner=sums.owner.at[column].set(seen.worker, mode="drop"),
-                read=sums.read.at[column].set(seen.read, mode="drop"),
-                seconds=sums.seconds.at[column].set(seen.seconds, mode="drop"),
-            )
-        at, sums = _move(machine, at, sums)
-        return at, sums, count + size, made
-
+    turn = partial(_chunk, machine)
     at, sums, _, made = lax.while_loop(unfinished, turn, (at, sums, jnp.int32(0), jnp.int32(0)))
+    status, now = _end(rules, at, sums, made)
+    accounts = _settle(machine, at, sums, made, now)
+    version, pending = accounts.updates, accounts.buffered
+    waiting = jnp.arange(width, dtype=jnp.int32) < pending
+    kept = statistics.end(sums.gathered, version * rules.k, version - sums.read, waiting)
+    return accounts, status, *kept
 
-    # Why it ended, and when.
-    due, end = jnp.min(at.minima), horizon(sums.origin)
+
+def _horizon(rules: Rules, sums: Sums) -> jax.Array:
+    """Return the run's end relative to the origin."""
+    return (rules.until - sums.origin[0]) - sums.origin[1]
+
+
+def _chunk(machine: Machine, state: Any) -> Any:
+    """Take a chunk of arrivals, and move the origin to its end."""
+    at, sums, count, made = state
+    rules, width = machine.rules, sums.owner.shape[0]
+    size = max(min(CHUNK, max(64, 8 * machine.n)), machine.n)
+    numbers = count + jnp.arange(size, dtype=jnp.int32)
+    row, column = numbers // rules.k, numbers % rules.k
+    end, last = _horizon(rules, sums), column == rules.k - 1
+    at, seen = lax.scan(
+        lambda at, number: machine.arrive(at, end, number), at, Number(numbers, row, last)
+    )
+    happened = Happened(row - seen.read, seen.real, seen.dt, seen.real & last, row)
+    gathered = statistics.add(sums.gathered, happened)
+    sums = sums._replace(gathered=gathered)
+    made = made + jnp.sum(seen.real, dtype=jnp.int32)
+    if width > 1:  # who is in the buffer at the end of the chunk
+        waits = seen.real & (row == made // rules.k)
+        column = jnp.where(waits, column, width)
+        sums = sums._replace(
+            owner=sums.owner.at[column].set(seen.worker, mode="drop"),
+            read=sums.read.at[column].set(seen.read, mode="drop"),
+            seconds=sums.seconds.at[column].set(seen.seconds, mode="drop"),
+        )
+    at, sums = _move(machine, at, sums)
+    return at, sums, count + size, made
+
+
+def _end(rules: Rules, at: Stream, sums: Sums, made: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Say why the run ended, and when."""
+    due, end = jnp.min(at.minima), _horizon(rules, sums)
     idle = jnp.where(jnp.isinf(due) & jnp.isinf(end), STUCK, UNTIL)
     over = made >= rules.limit
     unknown = due == -jnp.inf
     status = jnp.where(over, DONE, jnp.where(unknown, EXHAUSTED, idle)).astype(jnp.int32)
     at_end = ~over & ~unknown & jnp.isfinite(end)
-    now = jnp.where(at_end, jnp.maximum(end, 0.0), 0.0)
+    return status, jnp.where(at_end, jnp.maximum(end, 0.0), 0.0)
 
-    version, pending = made // rules.k, made % rules.k
+
+def _settle(machine: Machine, at: Stream, sums: Sums, made: jax.Array, now: jax.Array) -> Accounts:
+    """Make the accounts of `made` arrivals, up to now."""
+    n, k, width = machine.n, machine.rules.k, sums.owner.shape[0]
+    nothing = jnp.zeros_like(sums.waited[0])
+    version, pending = made // k, made % k
     waiting = jnp.arange(width, dtype=jnp.int32) < pending
     owner = jnp.where(waiting, sums.owner, n)
     held = nothing.at[owner].add(sums.seconds, mode="drop")
@@ -145,9 +165,8 @@ def run(
     spent = compensated.two_sum(*sums.origin, jnp.where(present, of.since, 0.0))
     spent = compensated.two_sum(*spent, kept_low(at) - held)
     spent = compensated.two_sum(*compensated.two_sum(*spent, -sums.waited[0]), -sums.cancelled[0])
-    useful = jnp.where(present, spent[0], 0.0)
-    accounts = Accounts(
-        useful=useful,
+    return Accounts(
+        useful=jnp.where(present, spent[0], 0.0),
         discarded=nothing,
         cancelled=sums.cancelled[0],
         in_flight=jnp.where(present & ~idle, begun, 0.0) + held,
@@ -162,5 +181,3 @@ def run(
         updates=version,
         elapsed=sums.origin[0] + (sums.origin[1] + now),
     )
-    kept_ = statistics.end(sums.gathered, version * rules.k, version - sums.read, waiting)
-    return accounts, status, *kept_

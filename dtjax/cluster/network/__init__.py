@@ -1,7 +1,7 @@
 """Links and the server: payload bits become seconds.
 
 A network says how long a pull lasts, how long each shard of a push occupies its server's ingress,
-and what the server's own work costs. The queues themselves are the clock's (`dtjax.clock.links`).
+and what the server's own work costs. The queues are the clock's: `dtjax.clock.transport`.
 """
 
 from dtjax.cluster.network.all_reduce import all_gather, all_reduce

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dtjax.analysis.measures import median_interval
+from dtjax.analysis.bootstrap import median_interval
 from dtjax.core.table import table
 from studies.compression_runs import median, resample, spread
 

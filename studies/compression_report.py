@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtjax.analysis.measures import median_interval
-from dtjax.analysis.outcomes import final
+from dtjax.analysis.bootstrap import median_interval
+from dtjax.analysis.dataset import final
 from dtjax.core.table import table
 from studies import compression_runs as runs
 

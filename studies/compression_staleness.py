@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -127,7 +128,7 @@ class Lane(NamedTuple):
     run: int
 
 
-def row(config: Config, memory: str, tau: int, fleet: Any, bar: Any) -> xr.Dataset:
+def row(config: Config, memory: str, tau: int, train_all: Any, bar: Any) -> xr.Dataset:
     """Tune and report all shares of one staleness and memory.
 
     Returns:
@@ -151,7 +152,7 @@ def row(config: Config, memory: str, tau: int, fleet: Any, bar: Any) -> xr.Datas
         kept = dataclasses.replace(encoder.compressor, ratio=shares.astype(decay.dtype))
         encoders = dataclasses.replace(encoder, compressor=kept, decay=decay)
         bar.set_postfix_str(f"{memory}, staleness {tau}, {len(index)} runs")
-        return fleet.train(keys[index], many, rates, progress=bar.update, encoders=encoders)
+        return train_all(keys[index], many, rates=rates, progress=bar.update, encoders=encoders)
 
     choices = tuned(config, train)
     reported = config.tuning_runs + np.arange(config.runs)
@@ -236,14 +237,20 @@ def study(config: Config) -> xr.Dataset:
     from dtjax import data, models
     from dtjax.analysis.dataset import join
     from dtjax.experiment import study as studies
-    from dtjax.training.many_runs import Fleet
+    from dtjax.training.many_runs import train_runs
     from dtjax.training.task import classification
 
     parts = studies.output_folder(config.out / "parts")
     sets = data.LOADERS[config.dataset]()
     task = classification(models.mlp(config.hidden, sets.classes), sets, batch=config.batch)
     every = max(1, config.updates // 8)
-    fleet = Fleet(task, optax.sgd, evaluate_every=every, block=config.block)
+    train = partial(
+        train_runs,
+        task=task,
+        optimizer=optax.sgd,
+        evaluate_every=every,
+        block=config.block,
+    )
     kept = dataclasses.replace(config, out=Path(), figure=True, memories=(), staleness=())
     lanes = len(config.shares) * (config.tuning_runs * len(config.rates) + config.runs)
     one, done = lanes * config.updates, 0
@@ -255,7 +262,7 @@ def study(config: Config) -> xr.Dataset:
         for memory in config.memories:
             rows.append([])
             for tau in config.staleness:
-                make = lambda m=memory, tau=tau: row(config, m, tau, fleet, bar)  # noqa: E731
+                make = lambda m=memory, tau=tau: row(config, m, tau, train, bar)  # noqa: E731
                 rows[-1].append(studies.part(parts, [kept, memory, tau], make))
                 done += one
                 bar.n = max(bar.n, done)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtjax.analysis.measures import median_interval
+from dtjax.analysis.bootstrap import median_interval
 from dtjax.core.table import table
 from studies import regimes_findings as say
 from studies.regimes_findings import median

@@ -160,7 +160,7 @@ def interval(values: np.ndarray) -> np.ndarray:
     """Return mean, low and high of a 95 % interval of Student's t over the last axis, f[..., 3]."""
     import numpy as np
 
-    from dtjax.analysis.measures import mean_interval
+    from dtjax.analysis.bootstrap import mean_interval
 
     mean, half = mean_interval(values)
     return np.stack([mean, mean - half, mean + half], axis=-1)

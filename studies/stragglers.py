@@ -227,7 +227,7 @@ def compare(whole: xr.Dataset) -> xr.Dataset:
 
 def estimate(one: xr.Dataset, values: xr.DataArray) -> str:
     """Write the mean of runs with its 95 % interval; a median where the variance is infinite."""
-    from dtjax.analysis.measures import mean_interval, median_interval
+    from dtjax.analysis.bootstrap import mean_interval, median_interval
 
     if values.isnull().any():
         return "-"

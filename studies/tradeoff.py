@@ -245,7 +245,7 @@ def compare(
     import numpy as np
 
     from dtjax.analysis.dataset import label
-    from dtjax.analysis.measures import time_to_target
+    from dtjax.analysis.time_to_target import time_to_target
     from dtjax.training.many_runs import seconds_at, trim
     from dtjax.training.rate_search import choose_rate
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtjax.analysis.measures import mean_interval, median_interval, smoothed, time_to_target
+from dtjax.analysis.bootstrap import mean_interval, median_interval
+from dtjax.analysis.time_to_target import smoothed, time_to_target
 
 Curve = tuple[list[float], list[int], list[float]]  # seconds, gradients, values
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any
 
 import optax
@@ -26,7 +27,7 @@ def compute(study: Tradeoff, policy: str, world: str, progress: Progress) -> xr.
     """Tune and train one policy in one world."""
     if study.pull and study.bandwidth is None:
         raise checks.fail("tradeoff", "pull", "must not be given without bandwidth", study.pull)
-    links = functools.partial(_links, study) if study.bandwidth else None
+    links = None if study.bandwidth is None else functools.partial(_links, study)
     found = dtjax.compare(
         {policy: dtjax.Arm(_rule(study, policy), network=links)},
         {world: dtjax.Cluster(n=study.workers, delay=_law(study, world), examples=study.batch)},
@@ -65,8 +66,8 @@ def _law(study: Tradeoff, world: str) -> Any:
 
 
 def _links(study: Tradeoff, bits: float) -> Any:
-    pull = bits if study.pull else None
-    return network.star(payload=bits, bandwidth=study.bandwidth, pull=pull)
+    pull, bandwidth = bits if study.pull else None, study.bandwidth or math.inf
+    return network.star(payload=bits, bandwidth=bandwidth, pull=pull)
 
 
 @functools.cache

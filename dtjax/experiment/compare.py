@@ -122,12 +122,16 @@ def compare(
     width = len(rows[0])
     whole = join([parts[i : i + width] for i in range(0, len(parts), width)], "world", "arm")
     whole = whole.transpose("world", "arm", "run", "evaluation", ...)
-    ends = {"until": until, "target_gradients": gradients}
-    return whole.assign_coords(
-        world=[row[0].world for row in rows], arm=[one.arm for one in rows[0]], run=range(runs)
-    ).assign_attrs(
-        goal._asdict() | {"rising": int(goal.rising), "seed": seed, "block": block},
-        **{name: value for name, value in ends.items() if value is not None},
+    ends = {"until": until, "gradients_a_run": gradients}
+    return (
+        whole.drop_vars(list(whole.coords))
+        .assign_coords(
+            world=[row[0].world for row in rows], arm=[one.arm for one in rows[0]], run=range(runs)
+        )
+        .assign_attrs(
+            goal._asdict() | {"rising": int(goal.rising), "seed": seed, "block": block},
+            **{name: value for name, value in ends.items() if value is not None},
+        )
     )
 
 

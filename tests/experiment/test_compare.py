@@ -173,7 +173,8 @@ def test_networks_are_made_from_the_bits_of_a_message() -> None:
     }
     task = dtjax.task.quadratic(np.ones(8))
     bits = {"dense": 256.0, "sign": float(sign.bits(np.zeros(8, np.float32)))}
-    found = compare(arms, cluster, task, rates=[0.1], **LINEAR | {"widenings": 0, "target": 1.0})
+    settings: dict[str, Any] = LINEAR | {"widenings": 0, "target": 1.0}
+    found = compare(arms, cluster, task, rates=[0.1], **settings)
     for arm, size in bits.items():
         one = found.sel(world="cluster", arm=arm)
         made = int(one.update_count[0])
@@ -192,7 +193,7 @@ def test_equal_schedules_with_several_payloads_train_once() -> None:
         )
 
     seen: list[tuple[int, int]] = []
-    settings = LINEAR | {"until": None, "gradients": 40, "widenings": 0}
+    settings: dict[str, Any] = LINEAR | {"until": None, "gradients": 40, "widenings": 0}
     task = dtjax.task.quadratic([1.0, 0.5], noise=0.1)
     found = compare(
         {"fast": arm(1e6), "slow": arm(1e1)},
@@ -213,7 +214,8 @@ def test_runs_that_never_reach_the_target_are_censored() -> None:
     cluster = dtjax.Cluster(n=2, delay=delays.deterministic(1.0))
     task = dtjax.task.quadratic([1.0])
     arms = {"bsp": policies.bsp(), "asp": policies.asp()}
-    found = compare(arms, cluster, task, rates=[0.01], **LINEAR | {"until": 3.0, "widenings": 0})
+    settings: dict[str, Any] = LINEAR | {"until": 3.0, "widenings": 0}
+    found = compare(arms, cluster, task, rates=[0.01], **settings)
     assert np.isinf(found.target_seconds).all()
     text = dtjax.report(found)
     assert text.count("not reached (0 of 2 runs)") == 2

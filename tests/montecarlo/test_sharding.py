@@ -53,7 +53,7 @@ def schedules(keys: Any) -> Any:
 
 
 def train(keys: Any, traces: Any, rates: Any, **rest: Any) -> Any:
-    sizes = {"evaluate_every": EVERY, "block": BLOCK} | rest
+    sizes: dict[str, Any] = {"evaluate_every": EVERY, "block": BLOCK} | rest
     return train_runs(keys, traces, task(), optax.sgd, rates, **sizes)
 
 

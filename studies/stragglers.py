@@ -24,7 +24,7 @@ class Stragglers(Study):
     """
 
     laws: Annotated[
-        tuple[str, ...], OneOf(LAWS), Distinct(), Grid("law"), Smoke(("shifted", "exponential"))
+        tuple[str, ...], OneOf(LAWS), Grid("law"), Smoke(("shifted", "exponential"))
     ] = LAWS
     """Which laws of compute times."""
     workers: Annotated[

@@ -1,7 +1,6 @@
 """Experiments: studies with settings, cells that are computed once, provenance, results."""
 
 from dtjax.experiment.settings import (
-    NON_NEGATIVE,
     POSITIVE,
     Analysis,
     Distinct,
@@ -13,7 +12,6 @@ from dtjax.experiment.settings import (
 from dtjax.experiment.study import Progress, Study, main
 
 __all__ = [
-    "NON_NEGATIVE",
     "POSITIVE",
     "Analysis",
     "Distinct",

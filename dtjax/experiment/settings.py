@@ -25,7 +25,6 @@ class Range:
 
 
 POSITIVE = Range(0.0, above=True)
-NON_NEGATIVE = Range(0.0)
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,15 @@ class Smoke:
 
 @dataclass(frozen=True)
 class Grid:
-    """Each value of this tuple is computed in a cell of its own, along the dimension `name`."""
+    """Each distinct value of this tuple is computed in a cell of its own, along `name`.
+
+    Args:
+        name: of the dimension.
+        ordered: whether the values are sorted.
+    """
 
     name: str
+    ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Distinct:
-    """A tuple in which each value stands once: the first stays, or all are sorted."""
+    """A tuple in which each value stands once, in the order given or sorted."""
 
     ordered: bool = False
 
@@ -101,7 +106,7 @@ def settled(study: Any, name: str) -> Any:
         study = dataclasses.replace(study, **own)
     _check(study, name)
     tuples = {}
-    for setting, mark in marked(study, Distinct).items():
+    for setting, mark in (marked(study, Distinct) | marked(study, Grid)).items():
         once = tuple(dict.fromkeys(getattr(study, setting)))
         tuples[setting] = tuple(sorted(once)) if mark.ordered else once
     return dataclasses.replace(study, **tuples)

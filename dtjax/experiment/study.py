@@ -100,6 +100,10 @@ class Study:
     smoke: Annotated[bool, Analysis()] = False
     """A size that only shows that everything works, in seconds: smaller defaults."""
 
+    def filled(self) -> Self:
+        """Return the study with the settings that follow from others filled in."""
+        return self
+
     def check(self) -> None:
         """Raise ValueError for what no single setting's annotation can say."""
 
@@ -139,7 +143,7 @@ class Study:
         Raises:
             ValueError: naming the study, the setting, the rule and the value.
         """
-        found = settings.settled(self, self.name())
+        found = settings.settled(self, self.name()).filled()
         found.check()
         return found
 
@@ -302,9 +306,8 @@ def command(study: type[Study], arguments: Sequence[str] | None = None) -> int:
     """
     chosen = parse(study, arguments)
     try:
-        chosen = chosen.settled()
-        output_folder(chosen.folder)
         prepare()
+        chosen = chosen.settled()
         whole = chosen.run()
         print(chosen.report(whole))
         print(f"wrote {chosen.folder / chosen.name()}.nc")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from dtjax.experiment import NON_NEGATIVE, POSITIVE, Distinct, OneOf, Range, Smoke, settings
+from dtjax.experiment import POSITIVE, Distinct, OneOf, Range, Smoke, settings
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Options:
     top: Annotated[int, Range("counts"), Smoke(4)] = 6
     share: Annotated[float, Range(0.1, 1.0)] = 0.5
     rates: Annotated[tuple[float, ...], POSITIVE] = (0.1, 2.0)
-    noise: Annotated[float, NON_NEGATIVE] = 0.0
+    noise: Annotated[float, Range(0)] = 0.0
     start: Annotated[float, Range()] = 3.0
     deadline: Annotated[float, Range(0.0, "horizon", above=True)] = 1.0
     horizon: Annotated[float, Range(0.5)] = 2.0

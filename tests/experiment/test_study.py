@@ -64,7 +64,8 @@ def test_cells_are_computed_again_for_another_setting_alone(
     assert len(computed) == 4
     TinyPowers(out=tmp_path, bases=(2, 5)).run(progress=False)  # one base more
     assert computed[4:] == [{"base": 5, "kind": kind} for kind in ("plain", "negated")]
-    for number, change in enumerate([{"terms": 4}, {"seed": 1}, {"smoke": True}], start=1):
+    changes: list[dict[str, Any]] = [{"terms": 4}, {"seed": 1}, {"smoke": True}]
+    for number, change in enumerate(changes, start=1):
         TinyPowers(out=tmp_path, **change).run(progress=False)
         assert len(computed) == 6 + 4 * number, change
 

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from dtjax.core import checks
-from dtjax.experiment import Analysis, Distinct, Grid, OneOf, Progress, Range, Smoke, Study, main
+from dtjax.experiment import Analysis, Grid, OneOf, Progress, Range, Smoke, Study, main
 
 computed: list[dict[str, Any]] = []
 
@@ -18,7 +18,7 @@ computed: list[dict[str, Any]] = []
 class TinyPowers(Study):
     """Do powers grow?"""
 
-    bases: Annotated[tuple[int, ...], Range(1, 99), Distinct(ordered=True), Grid("base")] = (2, 3)
+    bases: Annotated[tuple[int, ...], Range(1, 99), Grid("base", ordered=True)] = (2, 3)
     """Of the powers."""
     kinds: Annotated[tuple[str, ...], OneOf(("plain", "negated")), Grid("kind")] = (
         "plain",

@@ -71,16 +71,22 @@ def answer(axes: Any, one: Any, end: float, colors: list[str]) -> None:
                 axes.plot(end, row, ">", color=color, markersize=5)
         else:
             got = one.sizes["run"] - int(arm.censored)
-            words = f"not reached ({got} of {one.sizes['run']})"
+            words = f"reached by {got} of {one.sizes['run']} runs"
             axes.text(0.97 * end, row, words, ha="right", va="center", fontsize=6, color=color)
         axes.text(1.03 * end, row, chance, ha="left", va="center", fontsize=6.5)
     names = [str(one.arm.values[place]) for place in order]
     axes.set_yticks(range(len(order)), names)
     for label, place in zip(axes.get_yticklabels(), order, strict=True):
         label.set_color(colors[place])
-    axes.text(1.03 * end, -0.75, "first in", ha="left", va="bottom", fontsize=6.5)
+    axes.text(1.03 * end, -0.75, "P(first)", ha="left", va="bottom", fontsize=6.5)
     axes.set(xlim=(0.0, end), ylim=(len(order) - 0.5, -0.6), axisbelow=True)
     axes.grid(axis="x", linewidth=0.4, alpha=0.5)
+
+
+def ends(one: Any) -> tuple[float, float]:
+    """Return the limits of the losses of a world: from below the least median to the first."""
+    medians = one.test_loss.median("run")
+    return 0.85 * float(medians.min()), 1.15 * float(medians.isel(evaluation=0).max())
 
 
 def main(options: Options) -> None:
@@ -106,7 +112,9 @@ def main(options: Options) -> None:
     for row, world in zip(grid, worlds, strict=True):
         one = whole.sel(world=world)
         answer(row[0], one, float(config["horizon"]), colors)
-        row[0].set(title=world, xlabel=f"seconds to {goal:.4g} test accuracy")
+        row[0].set(
+            title=f"{world}: who is first", xlabel=f"seconds to {100 * goal:.4g}% test accuracy"
+        )
         for axes, across in zip(row[1:], ("seconds", "updates"), strict=True):
             for place, color in enumerate(colors):
                 curve(axes, one.isel(arm=place), across, color)
@@ -114,6 +122,9 @@ def main(options: Options) -> None:
         row[1].set(xlabel="simulated seconds")
         row[2].set(xscale="log", xlabel="updates of the model")
         row[2].sharey(row[1])
+        row[1].set_yticks([0.1, 0.2, 0.5, 1.0, 2.0], ["0.1", "0.2", "0.5", "1", "2"], minor=False)
+        row[1].yaxis.set_minor_formatter("")
+        row[1].set_ylim(*ends(one))
     rate = config.get("bandwidth")
     linked = "" if rate is None else f", {rate:.3g} bits a second"
     figure.suptitle(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import dtjax
 from dtjax import experiment as ex
 from dtjax.analysis.ranking import ranking
-from dtjax.experiment import NON_NEGATIVE, POSITIVE, Distinct, Range, Smoke
+from dtjax.experiment import POSITIVE, Distinct, Range, Smoke
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -38,7 +38,7 @@ class Tradeoff(ex.Study):
     """How far ahead of the slowest a worker may run under ssp."""
     mean: Annotated[float, POSITIVE] = 0.5
     """Mean of the random part of a compute time, seconds."""
-    shift: Annotated[float, NON_NEGATIVE] = 0.5
+    shift: Annotated[float, Range(0.0)] = 0.5
     """Constant part of a compute time, seconds."""
     slow_factor: Annotated[float, Range(1.0)] = 5.0
     """How many times longer a computation takes in a slow phase (persistent world)."""

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import tyro
 
 if TYPE_CHECKING:
-    import numpy as np
     import xarray as xr
 
 MEMORIES = ("feedback", "none")
@@ -184,42 +183,20 @@ def row(config: Config, memory: str, tau: int, train_all: Any, bar: Any) -> xr.D
     return whole.merge(join([tries], "only", "share").isel(only=0, drop=True))
 
 
-class _Missing(Exception):
-    """Rates that have not been trained yet."""
-
-
 def tuned(config: Config, train: Any) -> list[Any]:
-    """Choose the rate of every share, training what all of them want together."""
+    """Choose the rate of every share by the final loss, training what all of them want together."""
     import numpy as np
 
-    from dtjax.training.rate_search import choose_rate
+    from dtjax.training.rate_search import RateSearch
 
-    found: dict[tuple[float, float], np.ndarray] = {}
-    wanted: set[tuple[float, float]] = set()
-
-    def choose(share: float) -> Any:
-        def look(rates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            cells = [(share, float(rate)) for rate in rates]
-            if missing := set(cells) - found.keys():
-                wanted.update(missing)
-                raise _Missing
-            quality = np.stack([found[cell] for cell in cells])
-            return np.full(quality.shape, np.inf), quality
-
-        try:
-            return choose_rate(config.rates, look, widenings=config.widenings)
-        except _Missing:
-            return None
-
-    while True:
-        choices = [choose(share) for share in config.shares]
-        if not wanted:
-            return choices
-        cells = sorted(wanted)
-        wanted.clear()
-        result = train([Lane(*cell, run) for cell in cells for run in range(config.tuning_runs)])
-        loss = result.measures["validation_loss"][:, -1].reshape(len(cells), -1)
-        found.update(zip(cells, -np.nan_to_num(loss, nan=np.inf), strict=True))
+    search = RateSearch(dict.fromkeys(config.shares, config.rates), widenings=config.widenings)
+    while wanted := search.ask():
+        result = train([Lane(*cell, run) for cell in wanted for run in range(config.tuning_runs)])
+        loss = result.measures["validation_loss"][:, -1].reshape(len(wanted), -1)
+        for cell, quality in zip(wanted, -np.nan_to_num(loss, nan=np.inf), strict=True):
+            search.tell(*cell, np.full(quality.shape, np.inf), quality)
+    choices = search.choices()
+    return [choices[share] for share in config.shares]
 
 
 def study(config: Config) -> xr.Dataset:

@@ -101,6 +101,7 @@ def test_bounds_are_samples_rounded_outwards() -> None:
     assert bootstrap.bounds(-samples).tolist() == [-98.0, -2.0]
     infinite = np.where(samples > 90, np.inf, samples)
     assert bootstrap.bounds(infinite).tolist() == [2.0, np.inf]
+    assert np.isnan(bootstrap.bounds(np.array([1.0, np.nan, 2.0]))).all()  # one says nothing
 
 
 @pytest.mark.parametrize(

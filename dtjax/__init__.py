@@ -30,9 +30,13 @@ if TYPE_CHECKING:
     from dtjax.cluster.transfers import transfer_table as transfer_table
     from dtjax.core import protocols as protocols
     from dtjax.core.pytree import pytree as pytree
+    from dtjax.experiment.arms import Arm as Arm
+    from dtjax.experiment.compare import compare as compare
+    from dtjax.experiment.report import report as report
     from dtjax.montecarlo.sensitivity import sensitivity as sensitivity
     from dtjax.montecarlo.simulate_many import simulate_runs as simulate_runs
     from dtjax.training import task as task
+    from dtjax.training.many_runs import train_runs as train_runs
     from dtjax.training.replay import Training as Training
     from dtjax.training.replay import replay as replay
     from dtjax.training.task import Task as Task
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
+    "Arm": "experiment.arms",
     "Cluster": "cluster.cluster",
     "Run": "clock.results",
     "Statistics": "clock.results",
@@ -47,15 +52,18 @@ _NAMES = {
     "Task": "training.task",
     "Trace": "clock.trace",
     "Training": "training.replay",
+    "compare": "experiment.compare",
     "make_trace": "clock.from_events",
     "pytree": "core.pytree",
     "replay": "training.replay",
+    "report": "experiment.report",
     "resume": "clock.simulate",
     "seconds": "clock.trace",
     "sensitivity": "montecarlo.sensitivity",
     "simulate": "clock.simulate",
     "simulate_runs": "montecarlo.simulate_many",
     "staleness": "clock.trace",
+    "train_runs": "training.many_runs",
     "transfer_table": "cluster.transfers",
 }
 """What `dtjax.name` brings, and from where."""

@@ -50,7 +50,7 @@ def heat(axes: Any, one: Any, norm: Any) -> Any:
     """Draw the median final losses of one memory, with the ends of their intervals."""
     import numpy as np
 
-    from dtjax.analysis.measures import median_interval
+    from dtjax.analysis.bootstrap import median_interval
 
     cells = [[median_interval(values) for values in row] for row in losses(one)]
     middle = np.array([[cell.median for cell in row] for row in cells])

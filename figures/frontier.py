@@ -75,7 +75,7 @@ def soonest(axes: Any, whole: Any, horizon: float) -> None:
         for place, (plan, color) in enumerate(plans.items()):
             one = whole.sel(plan=plan, policy=policy)
             y = row + 0.2 * (place - 1.5)
-            if np.isnan(one.step_after):
+            if np.isnan(one.rate_after):
                 continue
             middle, low, high = one.reached.values
             if np.isfinite(middle):
@@ -88,10 +88,10 @@ def soonest(axes: Any, whole: Any, horizon: float) -> None:
             if np.isfinite(exact):
                 axes.plot(exact, y, color="black", marker="|", markersize=6, linestyle="none")
     labels = [
-        "one step for all",
+        "one rate for all",
         "best at the deadline",
         "best for the target",
-        "best change of step",
+        "best change of rate",
     ]
     for label, color in zip(labels, plans.values(), strict=True):
         axes.plot([], [], color=color, marker="o", markersize=3.5, label=label)
@@ -120,9 +120,9 @@ def main(options: Options) -> None:
     plt.style.use(Path(__file__).with_name("dtjax.mplstyle"))
     figure, grid = plt.subplots(2, 2, figsize=(7.0, 5.8), layout="constrained")
     titles = {
-        "same": f"one step for all, {config['step']:g}",
-        "deadline": f"step with the least loss at {config['deadline']:g} s",
-        "target": f"step that reaches {config['target']:g} soonest",
+        "same": f"one rate for all, {config['rate']:g}",
+        "deadline": f"rate with the least loss at {config['deadline']:g} s",
+        "target": f"rate that reaches {config['target']:g} soonest",
     }
     for axes, (plan, title) in zip(grid.flat, titles.items(), strict=False):
         panel(axes, whole, plan)

@@ -90,7 +90,7 @@ def server(axes: Any, one: Any) -> None:
     """Draw the time to the target against the server's seconds, and where ASP stops paying."""
     import numpy as np
 
-    from dtjax.analysis.measures import median_interval
+    from dtjax.analysis.bootstrap import median_interval
 
     for policy in one.policy.values:
         color, marker, dash = LINES[str(policy)]

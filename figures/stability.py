@@ -1,4 +1,4 @@
-"""Draw the result of studies/stability.py: the largest stable step against workers, and dots.
+"""Draw the result of studies/stability.py: the largest stable rate against workers, and dots.
 
 python figures/stability.py results/stability/stability.nc --out stability.png
 """
@@ -16,7 +16,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Options:
-    """Draw the map of stable steps."""
+    """Draw the map of stable rates."""
 
     result: Annotated[Path, tyro.conf.Positional]
     """The netCDF file that the study wrote."""
@@ -49,7 +49,7 @@ def overview(axes: Any, whole: Any) -> None:
         one = whole.sel(policy=policy)
         color = f"C{list(MARKERS).index(str(policy))}"
         axes.plot(one.n, one.theory_edge, color=color)
-        middle, low, high = one.edge.transpose("bound", "workers").values
+        middle, low, high = one.edge.transpose("interval", "workers").values
         axes.errorbar(
             one.workers,
             middle,
@@ -65,7 +65,7 @@ def overview(axes: Any, whole: Any) -> None:
 
 
 def dots(axes: Any, one: Any) -> None:
-    """Draw one policy: what became of each step, and the lines to compare them with."""
+    """Draw one policy: what became of each rate, and the lines to compare them with."""
     import numpy as np
 
     axes.plot(one.n, one.theory_edge, color="black")
@@ -75,7 +75,7 @@ def dots(axes: Any, one: Any) -> None:
             at = one.sel(workers=n, factor=factor)
             square, typical = int(at.verdict), int(at.typical_verdict)
             if square == 3:
-                axes.plot(n, at.step, color="black", marker="x", markersize=4)
+                axes.plot(n, at.rate, color="black", marker="x", markersize=4)
                 continue
             grown = "both grow" if typical == 1 else "mean square grows, a typical run shrinks"
             unclear = square == 2 or (square == 1 and typical == 2)
@@ -83,8 +83,8 @@ def dots(axes: Any, one: Any) -> None:
             kind = "one of them undecided" if unclear else kind
             face, edge = DOTS[kind]
             style = {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": 0.9}
-            axes.plot(n, at.step, marker="o", markersize=4, linestyle="none", zorder=3, **style)
-    middle = one.edge.sel(bound="mean").values
+            axes.plot(n, at.rate, marker="o", markersize=4, linestyle="none", zorder=3, **style)
+    middle = one.edge.sel(interval="mean").values
     if not one.theory_edge.notnull().any() and np.isfinite(middle).any():
         axes.plot(one.workers, middle, color="black", linestyle=":", linewidth=0.9)
 
@@ -133,7 +133,7 @@ def main(options: Options) -> None:
     first.xaxis.set_minor_locator(NullLocator())
     first.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     for axes in grid[:, 0]:
-        axes.set_ylabel("step x eigenvalue")
+        axes.set_ylabel("rate x eigenvalue")
     for axes in grid[-1]:
         axes.set_xlabel("workers")
     handles: list[Any] = [

@@ -37,7 +37,7 @@ def interval(one: xr.Dataset, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
         one: of one law.
         values: f[workers, run].
     """
-    from dtjax.analysis.measures import mean_interval, median_interval
+    from dtjax.analysis.bootstrap import mean_interval, median_interval
 
     if one.finite_variance:
         mean, half = mean_interval(values)

@@ -1,4 +1,4 @@
-"""Draw the result of studies/tradeoff.py: loss against updates and against seconds.
+"""Draw the result of studies/tradeoff.py: who is first, and the losses behind it.
 
 python figures/tradeoff.py results/tradeoff/tradeoff.nc --out tradeoff.png
 """
@@ -38,8 +38,8 @@ def on_grid(x: np.ndarray, y: np.ndarray, grid: np.ndarray) -> np.ndarray:
     return np.stack(rows)
 
 
-def panel(axes: Any, one: Any, across: str, label: str, marker: str) -> None:
-    """Draw one policy's median test loss and the middle half of its runs."""
+def curve(axes: Any, one: Any, across: str, color: str) -> None:
+    """Draw the median test loss of one arm, and the middle half of its runs."""
     import numpy as np
 
     x, y = one[across].values, one.test_loss.values
@@ -50,8 +50,43 @@ def panel(axes: Any, one: Any, across: str, label: str, marker: str) -> None:
     seen = np.isfinite(values).sum(axis=0) >= max(1, len(values) // 2)
     grid, values = grid[seen], values[:, seen]
     low_, middle, high = np.nanquantile(values, [0.25, 0.5, 0.75], axis=0)
-    (line,) = axes.plot(grid, middle, label=label, marker=marker, markevery=10, markersize=3)
-    axes.fill_between(grid, low_, high, color=line.get_color(), alpha=0.15, linewidth=0)
+    axes.plot(grid, middle, color=color)
+    axes.fill_between(grid, low_, high, color=color, alpha=0.12, linewidth=0)
+
+
+def answer(axes: Any, one: Any, end: float, colors: list[str]) -> None:
+    """Draw the median seconds to the target of every arm of a world, soonest on top."""
+    import numpy as np
+
+    order = np.argsort(one.median_seconds.values, kind="stable")
+    for row, place in enumerate(order):
+        arm, color = one.isel(arm=place), colors[place]
+        middle = float(arm.median_seconds)
+        low, high = (min(float(x), end) for x in arm.median_bounds.values)
+        chance = f"{float(arm.first_probability):.0%}"
+        if np.isfinite(middle):
+            axes.plot([low, high], [row, row], color=color, linewidth=2)
+            axes.plot(middle, row, "o", color=color, markersize=5)
+            if not np.isfinite(float(arm.median_bounds[1])):
+                axes.plot(end, row, ">", color=color, markersize=5)
+        else:
+            got = one.sizes["run"] - int(arm.censored)
+            words = f"reached by {got} of {one.sizes['run']} runs"
+            axes.text(0.97 * end, row, words, ha="right", va="center", fontsize=6, color=color)
+        axes.text(1.03 * end, row, chance, ha="left", va="center", fontsize=6.5)
+    names = [str(one.arm.values[place]) for place in order]
+    axes.set_yticks(range(len(order)), names)
+    for label, place in zip(axes.get_yticklabels(), order, strict=True):
+        label.set_color(colors[place])
+    axes.text(1.03 * end, -0.75, "P(first)", ha="left", va="bottom", fontsize=6.5)
+    axes.set(xlim=(0.0, end), ylim=(len(order) - 0.5, -0.6), axisbelow=True)
+    axes.grid(axis="x", linewidth=0.4, alpha=0.5)
+
+
+def ends(one: Any) -> tuple[float, float]:
+    """Return the limits of the losses of a world: from below the least median to the first."""
+    medians = one.test_loss.median("run")
+    return 0.85 * float(medians.min()), 1.15 * float(medians.isel(evaluation=0).max())
 
 
 def main(options: Options) -> None:
@@ -60,7 +95,6 @@ def main(options: Options) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-    import numpy as np
 
     from dtjax.experiment import study as studies
 
@@ -69,36 +103,33 @@ def main(options: Options) -> None:
         rule = "must be a result of studies/tradeoff.py"
         raise ValueError(f"figures/tradeoff.py: result {rule}, got '{options.result}'")
     config = json.loads(whole.attrs["config"])
+    goal = config["target"] if config.get("shown") is None else config["shown"]
     plt.style.use(Path(__file__).with_name("dtjax.mplstyle"))
+    colors = [f"C{place}" for place in range(whole.sizes["arm"])]
     worlds = [str(world) for world in whole.world.values]
-    figure, grid = plt.subplots(
-        len(worlds),
-        2,
-        figsize=(7.0, 2.5 * len(worlds) + 0.5),
-        sharey=True,
-        squeeze=False,
-        layout="constrained",
-    )
+    size = (9.0, 2.5 * len(worlds) + 0.4)
+    figure, grid = plt.subplots(len(worlds), 3, figsize=size, squeeze=False, layout="constrained")
     for row, world in zip(grid, worlds, strict=True):
-        for axes, across in zip(row, ("updates", "seconds"), strict=True):
-            for policy, marker in zip(whole.policy.values, "osD^vP*", strict=False):
-                one = whole.sel(world=world, policy=policy)
-                panel(axes, one, across, str(policy), marker)
-            axes.set(yscale="log", title=f"{world}: against {across}")
-        row[0].set(xscale="log", xlabel="updates of the model", ylabel="test loss")
+        one = whole.sel(world=world)
+        answer(row[0], one, float(config["horizon"]), colors)
+        row[0].set(
+            title=f"{world}: who is first", xlabel=f"seconds to {100 * goal:.4g}% test accuracy"
+        )
+        for axes, across in zip(row[1:], ("seconds", "updates"), strict=True):
+            for place, color in enumerate(colors):
+                curve(axes, one.isel(arm=place), across, color)
+            axes.set(yscale="log", ylabel="test loss", title=f"{world}: against {across}")
         row[1].set(xlabel="simulated seconds")
-        for policy, line in zip(whole.policy.values, row[1].lines, strict=True):
-            reached = whole.target_seconds.sel(world=world, policy=policy).values
-            middle = float(np.quantile(reached, 0.5, method="higher"))
-            if np.isfinite(middle):
-                row[1].axvline(middle, color=line.get_color(), linewidth=0.6, linestyle=":")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=7, frameon=False)
+        row[2].set(xscale="log", xlabel="updates of the model")
+        row[2].sharey(row[1])
+        row[1].set_yticks([0.1, 0.2, 0.5, 1.0, 2.0], ["0.1", "0.2", "0.5", "1", "2"], minor=False)
+        row[1].yaxis.set_minor_formatter("")
+        row[1].set_ylim(*ends(one))
     rate = config.get("bandwidth")
     linked = "" if rate is None else f", {rate:.3g} bits a second"
     figure.suptitle(
-        f"{config['workers']} workers{linked}, {config['runs']} runs: median and middle half; "
-        f"dotted: median seconds to {config['target']:.0%} test accuracy",
+        f"{config['workers']} workers{linked}, {config['runs']} runs. Left: median and its 95 % "
+        "interval, probability of being first. Right: median and middle half of the runs",
         fontsize=8,
     )
     undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}

@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -178,14 +179,14 @@ def run_keys(config: Config, use: Literal["schedule", "training"]) -> Any:
     return jax.random.split(root, config.tuning_runs + config.runs)
 
 
-def trained(config: Config, text: str, memory: str, fleet: Any, params: Any, bar: Any) -> Any:
+def trained(config: Config, text: str, memory: str, train_all: Any, params: Any, bar: Any) -> Any:
     """Tune and report one compressor with one memory.
 
     Args:
         config: of the study.
         text: the compressor.
         memory: of what was not sent.
-        fleet: trains.
+        train_all: trains many runs.
         params: shapes of the model.
         bar: progress.
 
@@ -196,7 +197,7 @@ def trained(config: Config, text: str, memory: str, fleet: Any, params: Any, bar
     import numpy as np
     import xarray as xr
 
-    from dtjax.analysis.measures import time_to_target
+    from dtjax.analysis.time_to_target import time_to_target
     from dtjax.training.rate_search import choose_rate
     from studies import compression_runs as runs
 
@@ -210,7 +211,7 @@ def trained(config: Config, text: str, memory: str, fleet: Any, params: Any, bar
         bar.set_postfix_str(f"{text}, {memory}, {len(index)} runs")
         many = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], len(index), 0), trace)
         encoders = runs.lanes(encoder, len(index))
-        return fleet.train(keys[index], many, rates, progress=bar.update, encoders=encoders)
+        return train_all(keys[index], many, rates=rates, progress=bar.update, encoders=encoders)
 
     def target(result: Any, measure: str) -> np.ndarray:
         return time_to_target(
@@ -299,7 +300,7 @@ def timed(config: Config, whole: xr.Dataset, parts: Path) -> xr.Dataset:
     """Add what depends on the bandwidth: seconds of the evaluations, and to the target."""
     import numpy as np
 
-    from dtjax.analysis.measures import time_to_target
+    from dtjax.analysis.time_to_target import time_to_target
 
     bits = whole.bits.values
     payloads = np.unique(bits)
@@ -344,13 +345,19 @@ def study(config: Config) -> xr.Dataset:
 
     from dtjax.analysis.dataset import join
     from dtjax.experiment import study as studies
-    from dtjax.training.many_runs import Fleet
+    from dtjax.training.many_runs import train_runs
     from studies.compression_runs import optimizer
 
     parts = studies.output_folder(config.out / "parts")
     task = learning_task(config)
     params = jax.eval_shape(task.init, task.data, jax.random.key(0))["model"]
-    fleet = Fleet(task, optimizer, evaluate_every=config.evaluate_every, block=config.block)
+    train = partial(
+        train_runs,
+        task=task,
+        optimizer=optimizer,
+        evaluate_every=config.evaluate_every,
+        block=config.block,
+    )
     free: dict[str, Any] = {"out": Path(), "figure": True, "compressors": (), "memories": ()}
     free |= {"ratios": (), "pull": True, "encode": 0.0, "mean": 0.0, "shift": 0.0}
     kept = dataclasses.replace(config, **free)  # what a training does not depend on is left out
@@ -359,7 +366,7 @@ def study(config: Config) -> xr.Dataset:
     row = []
     with tqdm(unit="gradient", unit_scale=True, dynamic_ncols=True, total=one * len(pairs)) as bar:
         for place, (text, memory) in enumerate(pairs):
-            make = lambda t=text, m=memory: trained(config, t, m, fleet, params, bar)  # noqa: E731
+            make = lambda t=text, m=memory: trained(config, t, m, train, params, bar)  # noqa: E731
             row.append(studies.part(parts, [kept, text, memory], make))
             bar.n = max(bar.n, one * (place + 1))
             bar.refresh()

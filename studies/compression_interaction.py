@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dtjax.analysis.measures import median_interval
+from dtjax.analysis.bootstrap import bounds, median, median_interval, resampled
 from dtjax.core.table import table
-from studies.compression_runs import median, resample, spread
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -45,13 +44,13 @@ def interaction(loss: np.ndarray) -> Interaction:
         loss: f[staleness, share, run], first 0 and 1; the same runs in every cell.
     """
     loss = np.minimum(loss, WORST)
-    samples = resample(loss)  # [staleness, share, S]
+    samples = resampled(loss)  # [staleness, share, S]
     middle = median(loss)[..., None]
     a, margins = _ratio(samples)
     m, _ = _ratio(np.log(samples))
-    added = (float(_ratio(middle)[0][0]), *spread(a))
-    multiplied = (float(_ratio(np.log(middle))[0][0]), *spread(m))
-    ends = spread(margins)
+    added = (float(_ratio(middle)[0][0]), *bounds(a).tolist())
+    multiplied = (float(_ratio(np.log(middle))[0][0]), *bounds(m).tolist())
+    ends = tuple(bounds(margins).tolist())
     return Interaction(added, multiplied, ends, _says(added, multiplied, ends))
 
 

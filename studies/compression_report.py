@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtjax.analysis.measures import median_interval
-from dtjax.analysis.outcomes import final
+from dtjax.analysis.bootstrap import bounds, median, median_interval, ratio, resampled
+from dtjax.analysis.dataset import final
 from dtjax.core.table import table
 from studies import compression_runs as runs
 
@@ -75,14 +75,14 @@ def _costs(config: Config, whole: xr.Dataset) -> str:
 
 
 def _kilobytes(values: np.ndarray) -> str:
-    middle = float(runs.median(values)) / 1000
+    middle = float(median(values)) / 1000
     return f"{middle:.4g}" if math.isfinite(middle) else "-"
 
 
 def accuracy(one: xr.Dataset) -> str:
     """Write the median final accuracy; a run that diverged counts as the lowest."""
     last = np.nan_to_num(final(one.test_accuracy), nan=0.0)
-    return f"{float(runs.median(last)):.3f}"
+    return f"{float(median(last)):.3f}"
 
 
 def even(whole: xr.Dataset, setting: str) -> tuple[float, ...]:
@@ -132,8 +132,8 @@ def _memories(whole: xr.Dataset) -> str:
                 _number(float(np.median(mean_error(kept, "carried"))), 3),
                 accuracy(plain),
                 accuracy(kept),
-                _number(float(runs.median(plain.target_updates.values)), 3),
-                _number(float(runs.median(kept.target_updates.values)), 3),
+                _number(float(median(plain.target_updates.values)), 3),
+                _number(float(median(kept.target_updates.values)), 3),
                 f"{_number(ratio, 3)} [{_number(low, 3)}, {_number(high, 3)}]",
                 verdict(plain, kept).split()[0].replace("makes", "-"),
             ]
@@ -161,8 +161,8 @@ def pairs(whole: xr.Dataset) -> list[tuple[Any, Any]]:
 def ratio_of(plain: Any, kept: Any) -> tuple[float, float, float]:
     """Return how many times the updates a memory takes, with the interval of paired runs."""
     a, b = kept.target_updates.values, plain.target_updates.values
-    middle = float(runs.over(runs.median(a), runs.median(b)))
-    return middle, *runs.spread(runs.over(runs.resample(a), runs.resample(b)))
+    middle = float(ratio(median(a), median(b)))
+    return middle, *bounds(ratio(resampled(a), resampled(b))).tolist()
 
 
 def verdict(plain: Any, kept: Any) -> str:
@@ -170,9 +170,9 @@ def verdict(plain: Any, kept: Any) -> str:
     _, low, high = ratio_of(plain, kept)
     if low > 1 or high < 1:
         return HELPS if high < 1 else HURTS
-    if np.isinf([runs.median(x.target_updates.values) for x in (plain, kept)]).any():
+    if np.isinf([median(x.target_updates.values) for x in (plain, kept)]).any():
         last = [np.nan_to_num(final(x.test_accuracy), nan=0.0) for x in (plain, kept)]
-        low, high = runs.spread(runs.resample(last[1]) - runs.resample(last[0]))
+        low, high = bounds(resampled(last[1]) - resampled(last[0]))
         if low > 0 or high < 0:
             return HELPS if low > 0 else HURTS
     return NEITHER

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dtjax import compressors
+from dtjax.analysis.bootstrap import bounds, median, ratio, resampled
 from dtjax.compressors.ef21 import Estimate
 from dtjax.compressors.error_feedback import Residual
 from dtjax.core import checks
@@ -237,42 +238,6 @@ def update_seconds(links: Links, keys: Any, law: Any, workers: int, updates: int
     return np.cumsum(dt.reshape(count, runs, updates).astype(np.float64), axis=-1)
 
 
-# Statistics over runs; infinite values are runs that never got there.
-
-
-def resample(values: np.ndarray, *, resamples: int = 1000, seed: int = 0) -> np.ndarray:
-    """Return bootstrap medians, f[..., S], the same runs for all: differences are paired.
-
-    Args:
-        values: f[..., R].
-        resamples: S.
-        seed: of the resampling.
-    """
-    runs = values.shape[-1]
-    picked = np.random.default_rng(seed).integers(0, runs, (resamples, runs))
-    return np.sort(values[..., picked], axis=-1)[..., runs // 2]
-
-
-def median(values: np.ndarray) -> np.ndarray:
-    """Return medians over runs, the higher of two."""
-    return np.sort(values, axis=-1)[..., values.shape[-1] // 2]
-
-
-def over(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Divide positive numbers that may be infinite: 1 where both are, neither got there."""
-    with np.errstate(invalid="ignore"):
-        return np.where(np.isinf(b), np.where(np.isinf(a), 1.0, 0.0), a / b)
-
-
-def spread(samples: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % percentile interval; NaN if a sample says nothing."""
-    if np.isnan(samples).any():
-        return float("nan"), float("nan")
-    tails = (0.025, "higher"), (0.975, "lower")
-    low, high = (float(np.quantile(samples, tail, method=method)) for tail, method in tails)
-    return low, high
-
-
 def break_even(bandwidth: np.ndarray, own: np.ndarray, dense: np.ndarray) -> float:
     """Find the bandwidth below which one sender is faster than another.
 
@@ -293,7 +258,7 @@ def break_even(bandwidth: np.ndarray, own: np.ndarray, dense: np.ndarray) -> flo
     """
     order = np.argsort(-bandwidth)
     with np.errstate(divide="ignore"):
-        gain = np.log(over(own, dense))[order]
+        gain = np.log(ratio(own, dense))[order]
     better = gain < 0
     if not better.any():
         return 0.0
@@ -313,6 +278,6 @@ def break_evens(bandwidth: np.ndarray, own: np.ndarray, dense: np.ndarray) -> tu
         own: f[B, R].
         dense: f[B, R], of the same runs.
     """
-    samples = zip(resample(own).T, resample(dense).T, strict=True)
+    samples = zip(resampled(own).T, resampled(dense).T, strict=True)
     found = np.array([break_even(bandwidth, *pair) for pair in samples])
-    return break_even(bandwidth, median(own), median(dense)), *spread(found)
+    return break_even(bandwidth, median(own), median(dense)), *bounds(found).tolist()

@@ -13,13 +13,13 @@ from __future__ import annotations
 import dataclasses
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import tyro
 
 if TYPE_CHECKING:
-    import numpy as np
     import xarray as xr
 
 MEMORIES = ("feedback", "none")
@@ -127,7 +127,7 @@ class Lane(NamedTuple):
     run: int
 
 
-def row(config: Config, memory: str, tau: int, fleet: Any, bar: Any) -> xr.Dataset:
+def row(config: Config, memory: str, tau: int, train_all: Any, bar: Any) -> xr.Dataset:
     """Tune and report all shares of one staleness and memory.
 
     Returns:
@@ -151,7 +151,7 @@ def row(config: Config, memory: str, tau: int, fleet: Any, bar: Any) -> xr.Datas
         kept = dataclasses.replace(encoder.compressor, ratio=shares.astype(decay.dtype))
         encoders = dataclasses.replace(encoder, compressor=kept, decay=decay)
         bar.set_postfix_str(f"{memory}, staleness {tau}, {len(index)} runs")
-        return fleet.train(keys[index], many, rates, progress=bar.update, encoders=encoders)
+        return train_all(keys[index], many, rates=rates, progress=bar.update, encoders=encoders)
 
     choices = tuned(config, train)
     reported = config.tuning_runs + np.arange(config.runs)
@@ -183,42 +183,20 @@ def row(config: Config, memory: str, tau: int, fleet: Any, bar: Any) -> xr.Datas
     return whole.merge(join([tries], "only", "share").isel(only=0, drop=True))
 
 
-class _Missing(Exception):
-    """Rates that have not been trained yet."""
-
-
 def tuned(config: Config, train: Any) -> list[Any]:
-    """Choose the rate of every share, training what all of them want together."""
+    """Choose the rate of every share by the final loss, training what all of them want together."""
     import numpy as np
 
-    from dtjax.training.rate_search import choose_rate
+    from dtjax.training.rate_search import RateSearch
 
-    found: dict[tuple[float, float], np.ndarray] = {}
-    wanted: set[tuple[float, float]] = set()
-
-    def choose(share: float) -> Any:
-        def look(rates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            cells = [(share, float(rate)) for rate in rates]
-            if missing := set(cells) - found.keys():
-                wanted.update(missing)
-                raise _Missing
-            quality = np.stack([found[cell] for cell in cells])
-            return np.full(quality.shape, np.inf), quality
-
-        try:
-            return choose_rate(config.rates, look, widenings=config.widenings)
-        except _Missing:
-            return None
-
-    while True:
-        choices = [choose(share) for share in config.shares]
-        if not wanted:
-            return choices
-        cells = sorted(wanted)
-        wanted.clear()
-        result = train([Lane(*cell, run) for cell in cells for run in range(config.tuning_runs)])
-        loss = result.measures["validation_loss"][:, -1].reshape(len(cells), -1)
-        found.update(zip(cells, -np.nan_to_num(loss, nan=np.inf), strict=True))
+    search = RateSearch(dict.fromkeys(config.shares, config.rates), widenings=config.widenings)
+    while wanted := search.ask():
+        result = train([Lane(*cell, run) for cell in wanted for run in range(config.tuning_runs)])
+        loss = result.measures["validation_loss"][:, -1].reshape(len(wanted), -1)
+        for cell, quality in zip(wanted, -np.nan_to_num(loss, nan=np.inf), strict=True):
+            search.tell(*cell, np.full(quality.shape, np.inf), quality)
+    choices = search.choices()
+    return [choices[share] for share in config.shares]
 
 
 def study(config: Config) -> xr.Dataset:
@@ -236,14 +214,20 @@ def study(config: Config) -> xr.Dataset:
     from dtjax import data, models
     from dtjax.analysis.dataset import join
     from dtjax.experiment import study as studies
-    from dtjax.training.many_runs import Fleet
+    from dtjax.training.many_runs import train_runs
     from dtjax.training.task import classification
 
     parts = studies.output_folder(config.out / "parts")
     sets = data.LOADERS[config.dataset]()
     task = classification(models.mlp(config.hidden, sets.classes), sets, batch=config.batch)
     every = max(1, config.updates // 8)
-    fleet = Fleet(task, optax.sgd, evaluate_every=every, block=config.block)
+    train = partial(
+        train_runs,
+        task=task,
+        optimizer=optax.sgd,
+        evaluate_every=every,
+        block=config.block,
+    )
     kept = dataclasses.replace(config, out=Path(), figure=True, memories=(), staleness=())
     lanes = len(config.shares) * (config.tuning_runs * len(config.rates) + config.runs)
     one, done = lanes * config.updates, 0
@@ -255,7 +239,7 @@ def study(config: Config) -> xr.Dataset:
         for memory in config.memories:
             rows.append([])
             for tau in config.staleness:
-                make = lambda m=memory, tau=tau: row(config, m, tau, fleet, bar)  # noqa: E731
+                make = lambda m=memory, tau=tau: row(config, m, tau, train, bar)  # noqa: E731
                 rows[-1].append(studies.part(parts, [kept, memory, tau], make))
                 done += one
                 bar.n = max(bar.n, done)

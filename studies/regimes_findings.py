@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtjax.analysis.bootstrap import bounds, estimate, median, ratio, resampled
 from studies.regimes_runs import COMPRESSORS, gradients_an_update
 
 if TYPE_CHECKING:
@@ -14,24 +15,7 @@ if TYPE_CHECKING:
 
     from studies.regimes import Config
 
-RESAMPLES = 2000
 BOUND = ("middle", "low", "high")
-
-
-def medians(times: np.ndarray, seed: int) -> np.ndarray:
-    """Return bootstrap medians over the last axis, f[resample, ...]; runs are resampled together.
-
-    Runs share their compute times and mini-batches, so that ratios of medians are paired.
-    """
-    rng = np.random.default_rng(seed)
-    picked = rng.integers(0, times.shape[-1], (RESAMPLES, times.shape[-1]))
-    return np.moveaxis(np.quantile(times[..., picked], 0.5, axis=-1, method="higher"), -1, 0)
-
-
-def interval(samples: np.ndarray) -> tuple[float, float]:
-    """Return the middle 95 % of bootstrap samples; they may be infinite."""
-    low, high = np.quantile(samples, [0.025, 0.975], method="higher")
-    return float(low), float(high)
 
 
 def lead(times: np.ndarray, seed: int = 0) -> tuple[int, int, np.ndarray, bool]:
@@ -46,7 +30,7 @@ def lead(times: np.ndarray, seed: int = 0) -> tuple[int, int, np.ndarray, bool]:
         of their medians with its 95 % interval, f[3]; whether the interval of the winner's ratio to
         each of the others is above 1.
     """
-    middle = np.quantile(times, 0.5, axis=-1, method="higher")
+    middle = median(times)
     winner, second = (int(place) for place in np.argsort(middle, kind="stable")[:2])
     if not np.isfinite(middle[winner]):
         return -1, -1, np.full(3, np.nan), False
@@ -57,17 +41,9 @@ def lead(times: np.ndarray, seed: int = 0) -> tuple[int, int, np.ndarray, bool]:
 
 def over(above: np.ndarray, below: np.ndarray, seed: int = 0) -> np.ndarray:
     """Return the ratio of the medians of two rows of runs, with its 95 % interval, f[3]."""
-    both = np.stack([above, below])
-    samples = medians(both, seed)
-    middle = np.quantile(both, 0.5, axis=-1, method="higher")
-    return np.array([_ratio(*middle), *interval(_ratio(samples[:, 0], samples[:, 1]))])
-
-
-def _ratio(above: Any, below: Any) -> np.ndarray:
-    """Divide; what never happens on either side is even."""
-    with np.errstate(invalid="ignore"):
-        ratio = np.divide(above, below)
-    return np.where(np.isnan(ratio), 1.0, ratio)
+    pair = np.stack([above, below])
+    middle, around = estimate(pair, lambda rows: ratio(*median(rows)), seed=seed)
+    return np.array([middle, *around])
 
 
 def crossing(at: np.ndarray, ours: np.ndarray, theirs: np.ndarray, seed: int = 0) -> np.ndarray:
@@ -82,15 +58,14 @@ def crossing(at: np.ndarray, ours: np.ndarray, theirs: np.ndarray, seed: int = 0
         theirs: f[A, R].
         seed: of the bootstrap.
     """
-    samples = medians(np.stack([ours, theirs]), seed)
-    both = np.quantile(np.stack([ours, theirs]), 0.5, axis=-1, method="higher")
-    found = np.array([_first(at, *one) for one in samples])
-    return np.array([_first(at, *both), *interval(found)])
+    both = np.stack([ours, theirs])
+    found = np.array([_first(at, *one) for one in np.moveaxis(resampled(both, seed=seed), -1, 0)])
+    return np.array([_first(at, *median(both)), *bounds(found)])
 
 
 def _first(at: np.ndarray, ours: np.ndarray, theirs: np.ndarray) -> float:
     with np.errstate(divide="ignore"):
-        off = np.log(_ratio(ours, theirs))
+        off = np.log(ratio(ours, theirs))
     behind = np.flatnonzero(off >= 0)
     if not len(behind):
         return np.inf
@@ -118,14 +93,13 @@ def break_even(
         seed: of the bootstrap.
     """
     every = np.stack([none, ours, updates])
-    samples = medians(every, seed)
+    samples, middle = resampled(every, seed=seed), median(every)
     with np.errstate(invalid="ignore"):
-        found = encode + (samples[:, 0] - samples[:, 1]) / samples[:, 2]
-    middle = np.quantile(every, 0.5, axis=-1, method="higher")
+        found = encode + (samples[0] - samples[1]) / samples[2]
     if not np.isfinite(middle).all():
         return np.full(3, np.nan)
     at = encode + (middle[0] - middle[1]) / middle[2]
-    return np.array([at, *interval(np.nan_to_num(found, nan=at))])
+    return np.array([at, *bounds(np.nan_to_num(found, nan=at))])
 
 
 def compute_seconds(config: Config, n: int, k: int) -> float:
@@ -168,7 +142,7 @@ def findings(config: Config, whole: xr.Dataset) -> dict[str, Any]:
     for place in np.ndindex(sizes):
         winner[place], second[place], ratio[place], clear[place] = lead(times[place], config.seed)
     guesses = guessed(config, whole).transpose(*grid, "compressor")
-    updates = median(whole.target_updates).transpose(*grid, "compressor").values
+    updates = median_of(whole.target_updates).transpose(*grid, "compressor").values
     with np.errstate(invalid="ignore"):
         guessed_times = np.nan_to_num(guesses.values * updates, nan=np.inf)
     best = np.where(np.isfinite(guessed_times.min(-1)), guessed_times.argmin(-1), -1)
@@ -218,6 +192,6 @@ def guessed(config: Config, whole: xr.Dataset) -> xr.DataArray:
     return xr.concat(rows, "policy").assign_coords(policy=whole.policy, workers=whole.workers)
 
 
-def median(values: xr.DataArray) -> xr.DataArray:
+def median_of(values: xr.DataArray) -> xr.DataArray:
     """Return medians over runs, infinite where half of them never get there."""
     return values.quantile(0.5, "run", method="higher", skipna=False).drop_vars("quantile")

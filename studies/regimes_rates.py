@@ -24,56 +24,33 @@ def tune(
         cells: to choose for.
         pools: the cells by whose runs the rate of each is chosen; None: its own, twice as many.
     """
-    from dtjax.training.rate_search import choose_rate
+    from dtjax.training.rate_search import RateSearch
 
     config = lab.config
     tuning = lab.tuning if pools is None else lab.tuning[: config.tuning_runs]
-    by = [[cell] for cell in range(len(cells))] if pools is None else pools
     count = len(tuning)
     traces, _ = lab.clocks(policy, n, cells, tuning)
     share = n if policy == "asp" else 1
     rates = [rate / share for rate in config.rates]
-    found: dict[tuple[int, float], tuple[np.ndarray, np.ndarray]] = {}
-
-    def look_up(cell: int, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        every = [[(like, float(rate)) for like in by[cell]] for rate in wanted]
-        if missing := [one for row in every for one in row if one not in found]:
-            raise _MissingError(missing)
-        times, quality = (
-            np.stack([np.concatenate([found[one][part] for one in row]) for row in every])
-            for part in range(2)
-        )
-        return times, quality
-
-    while True:  # all cells side by side
-        missing, choices = [], []
-        for cell in range(len(cells)):
-            try:
-                choices.append(
-                    choose_rate(
-                        rates,
-                        lambda wanted, cell=cell: look_up(cell, wanted),
-                        widenings=config.widenings,
-                    )
-                )
-            except _MissingError as error:
-                missing += error.wanted
-        if not missing:
-            return choices
-        missing = list(dict.fromkeys(missing))  # pools overlap
-        cell = np.array([c for c, _ in missing])
+    places = range(len(cells))
+    by = None if pools is None else dict(enumerate(pools))
+    search = RateSearch(dict.fromkeys(places, rates), widenings=config.widenings, pools=by)
+    while wanted := search.ask():  # all cells side by side
+        cell = np.array([c for c, _ in wanted])
         trained = lab.train(
             traces,
             (cell[:, None] * count + np.arange(count)).reshape(-1),
-            np.tile(tuning, len(missing)),
+            np.tile(tuning, len(wanted)),
             np.repeat([cells[c].compressor for c in cell], count),
-            np.repeat([rate for _, rate in missing], count),
+            np.repeat([rate for _, rate in wanted], count),
         )
         times = lab.reached(trained, "gradients", "validation_accuracy")
         quality = trained.measures["validation_accuracy"][:, -1]
-        for place, key in enumerate(missing):
-            mine = slice(place * count, (place + 1) * count)
-            found[key] = times[mine], quality[mine]
+        each = (x.reshape(len(wanted), count) for x in (times, quality))
+        for one, *told in zip(wanted, *each, strict=True):
+            search.tell(*one, *told)
+    choices = search.choices()
+    return [choices[place] for place in places]
 
 
 def neighbours(cells: list[Cell]) -> list[list[int]]:
@@ -88,9 +65,3 @@ def neighbours(cells: list[Cell]) -> list[list[int]]:
         return a[0] == b[0] and sum(abs(x - y) for x, y in zip(a, b, strict=True)) <= 1
 
     return [[j for j, b in enumerate(places) if near(a, b)] for a in places]
-
-
-class _MissingError(Exception):
-    def __init__(self, wanted: list[tuple[int, float]]) -> None:
-        super().__init__(wanted)
-        self.wanted = wanted

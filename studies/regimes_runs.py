@@ -94,7 +94,7 @@ class Lab:
 
         from dtjax import data, models
         from dtjax.montecarlo.sharding import spread
-        from dtjax.training.many_runs import Fleet
+        from dtjax.training.many_runs import train_runs
         from dtjax.training.task import classification
 
         self.config, self.advance = config, advance
@@ -104,8 +104,12 @@ class Lab:
         params = jax.eval_shape(task.init, task.data, jax.random.key(0))
         self.encoders = encoders(config)
         self.bits = [float(encoder.bits(params)) for encoder in self.encoders]
-        self.fleet = Fleet(
-            task, optax.sgd, evaluate_every=config.evaluate_every, block=config.block
+        self.train_all = partial(
+            train_runs,
+            task=task,
+            optimizer=optax.sgd,
+            evaluate_every=config.evaluate_every,
+            block=config.block,
         )
         self._clocks = {
             sync: spread(lambda *lane, sync=sync: self._clock(sync, *lane))
@@ -189,7 +193,7 @@ class Lab:
             which: i[L], of COMPRESSORS.
             rates: f[L].
         """
-        from dtjax.training.many_runs import seconds_at
+        from dtjax.training.result import seconds_at
         from dtjax.training.update import rows_of
 
         columns = [np.asarray(x) for x in (runs, which, rates)]
@@ -201,10 +205,10 @@ class Lab:
             lambda leaf: np.broadcast_to(leaf, (len(first), *np.shape(leaf))), self.encoders
         )
         choice = Choice(columns[1][first].astype(np.int32), own)
-        result = self.fleet.train(
+        result = self.train_all(
             self.training_keys[columns[0][first]],
             mine,
-            columns[2][first],
+            rates=columns[2][first],
             progress=lambda done: self.advance(0, done),
             encoders=choice,
         )
@@ -213,11 +217,11 @@ class Lab:
         names = ("validation_accuracy", "test_accuracy")
         measures = {name: np.nan_to_num(result.measures[name][place], nan=0.0) for name in names}
         gradients = np.asarray(result.gradients)[place]
-        return Trained(seconds_at(every, updates), gradients, updates, measures)
+        return Trained(seconds_at(every.dt, updates), gradients, updates, measures)
 
     def reached(self, trained: Trained, against: str, measure: str) -> np.ndarray:
         """Return seconds, gradients or updates to the target, f[L]; infinite: not reached."""
-        from dtjax.analysis.measures import time_to_target
+        from dtjax.analysis.time_to_target import time_to_target
 
         return time_to_target(
             np.asarray(getattr(trained, against), np.float64),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtjax.analysis.measures import median_interval
+from dtjax.analysis.bootstrap import median_interval
 from dtjax.core.table import table
 from studies import regimes_findings as say
-from studies.regimes_findings import median
+from studies.regimes_findings import median_of
 from studies.regimes_runs import COMPRESSORS, gradients_an_update
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _where(config: Config, whole: xr.Dataset, policy: str, n: int) -> str:
 def _overall(whole: xr.Dataset, n: int) -> str:
     """Say which policy and compressor together are first how often."""
     dims = ("bandwidth", "encode_rate", "policy", "compressor")
-    times = median(whole.target_seconds.sel(workers=n)).transpose(*dims).values
+    times = median_of(whole.target_seconds.sel(workers=n)).transpose(*dims).values
     flat = times.reshape(-1, times.shape[2] * times.shape[3])
     best = np.where(np.isfinite(flat.min(axis=1)), flat.argmin(axis=1), -1)
     who = [f"{policy} {name}" for policy in whole.policy.values for name in COMPRESSORS]
@@ -222,13 +222,13 @@ def _crossings(config: Config, whole: xr.Dataset, n: int) -> list[str]:
     one = whole.sel(workers=n)
     asp = one.sel(policy="asp", load=0.0)
     mean = config.shift + config.mean
-    gradients = float(median(asp.apply_target_updates))
+    gradients = float(median_of(asp.apply_target_updates))
     lines = []
     for other in one.against.values:
         bounds = one.crossing.sel(against=other).values
         k = gradients_an_update(config, str(other), n)
         wait = say.compute_seconds(config, n, k)
-        updates = float(median(one.sel(policy=other, load=0.0).apply_target_updates))
+        updates = float(median_of(one.sel(policy=other, load=0.0).apply_target_updates))
         alike = n * wait / (k - 1) / mean if k > 1 else math.inf
         counted = math.inf
         if gradients > updates:

@@ -14,44 +14,50 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import numpy as np
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import xarray as xr
+from scipy import stats
 
-    from studies.stability import Config
+import dtjax
+from dtjax import delays, policies, task, theory
+from dtjax.clock import engine, inputs
+from dtjax.montecarlo.sharding import in_waves, spread
+from dtjax.training.replay import advance, begin
+from dtjax.training.update import rows_of
+
+if TYPE_CHECKING:
+    from dtjax.experiment import Progress
 
 EPOCH = 8
 """Gradients between two looks at who has grown."""
 MOST_EPOCHS = 4096
-VERDICTS = ("shrinks", "grows", "undecided", "diverged")
 
 
-def numbers(config: Config, policy: str, n: int) -> dict[str, Any]:
+def numbers(study: Any, policy: str, n: int) -> dict[str, Any]:
     """Return the numbers that a policy takes; k-bsp and k-asp wait for all the workers at most."""
     if policy == "ssp":
-        return {"bound": config.bound}
+        return {"bound": study.bound}
     if not policy.startswith("k-"):
         return {}
-    return {"k": config.k if "batch" in policy else min(config.k, n)}
+    return {"k": study.k if "batch" in policy else min(study.k, n)}
 
 
-def synchronous(policy: str) -> bool:
-    """Whether no gradient is stale, so that nothing is random but the seconds."""
-    return policy.endswith("bsp")
-
-
-def epochs(config: Config, policy: str, n: int) -> tuple[int, int]:
+def epochs(study: Any, policy: str, n: int) -> tuple[int, int]:
     """Return how many epochs a run has, and how many of them the start takes to be forgotten."""
-    if synchronous(policy):
-        return 8, 1  # nothing to forget, nothing to average
-    count = max(24, -(-config.length * n // EPOCH))
+    if policy.endswith("bsp"):
+        return 8, 1  # nothing is stale, so nothing is random: nothing to forget or to average
+    count = max(24, -(-study.length * n // EPOCH))
     return count, max(4, count // 6)
 
 
-def width(config: Config, policy: str) -> int:
+def width(study: Any, policy: str) -> int:
     """Return the most gradients of an update."""
     if policy == "bsp":
-        return max(config.workers)
-    return config.k if policy.startswith("k-") else 1
+        return max(study.workers)
+    return study.k if policy.startswith("k-") else 1
 
 
 @lru_cache(maxsize=8)
@@ -61,22 +67,11 @@ def _program(most: int, particles: int, width: int) -> Any:
     Its result is the log of the growth of each epoch: of the mean over the runs that are cloned in
     between, or the mean of the logs of runs that are left alone.
     """
-    import jax
-    import jax.numpy as jnp
-    import optax
-
-    import dtjax
-    from dtjax import delays, task
-    from dtjax.clock import engine, inputs
-    from dtjax.montecarlo.sharding import spread
-    from dtjax.training.replay import advance, begin
-    from dtjax.training.update import rows_of
-
     problem, rows = task.quadratic([1.0]), max(1, EPOCH // width)
 
-    def population(rule: Any, present: Any, count: Any, key: Any, step: Any, cloned: Any) -> Any:
+    def population(rule: Any, present: Any, count: Any, key: Any, rate: Any, cloned: Any) -> Any:
         cluster = dtjax.Cluster(n=most, delay=delays.exponential(1.0), present=present)
-        optimizer = optax.sgd(step)
+        optimizer = optax.sgd(rate)
         policy = inputs.canonical("stability", cluster, rule)
 
         def begun(key: Any) -> Any:
@@ -117,67 +112,51 @@ def _program(most: int, particles: int, width: int) -> Any:
     return spread(population, shared=3), rows
 
 
-def growth(config: Config, policy: str, n: int, steps: np.ndarray) -> dict[str, np.ndarray]:
-    """Measure the growth of the mean square at each step, in populations with keys of their own.
+def growth(
+    study: Any, policy: str, n: int, rates: np.ndarray, islands: int, plain: int
+) -> dict[str, np.ndarray]:
+    """Measure the growth of the mean square at each rate, in populations with keys of their own.
 
     Args:
-        config: of the study.
+        study: its settings.
         policy: name of the policy.
         n: workers.
-        steps: f[S].
+        rates: f[S].
+        islands: populations of cloned runs.
+        plain: populations of runs that are left alone.
 
     Returns:
         Log growth an update, NaN where a run left the numbers: `growth` f[S, islands] of the mean
         square, `typical` f[S, plain] of a run's own square.
     """
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-
-    from dtjax import policies
-    from dtjax.cli.main import policy_of
-    from dtjax.montecarlo.sharding import in_waves
-
-    stacked = policies.stack([policy_of(policy, **numbers(config, policy, n))])
+    stacked = policies.stack([policies.FACTORIES[policy](**numbers(study, policy, n))])
     rule = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], stacked)  # of one type for all
-    most = max(config.workers)
-    program, rows = _program(most, config.particles, width(config, policy))
-    count, burn = epochs(config, policy, n)
-    lanes = config.islands + config.plain
-    cloned = np.tile(np.arange(lanes) < config.islands, len(steps))
-    root = jax.random.fold_in(jax.random.key(config.seed), n)
+    most = max(study.workers)
+    program, rows = _program(most, study.particles, width(study, policy))
+    count, burn = epochs(study, policy, n)
+    lanes = islands + plain
+    cloned = np.tile(np.arange(lanes) < islands, len(rates))
+    root = jax.random.fold_in(jax.random.key(study.seed), n)
     shared = (rule, jnp.arange(most) < n, jnp.int32(count))
-    own = (jax.random.split(root, len(cloned)), np.repeat(steps, lanes), cloned)
+    own = (jax.random.split(root, len(cloned)), np.repeat(rates, lanes), cloned)
     block = -(-len(cloned) // len(jax.local_devices()))
     found = in_waves(program, shared, own, len(cloned), block, None, None)
-    rate = found["log"][:, burn:count].mean(axis=1) / rows
-    rate = np.where(found["diverged"] | ~np.isfinite(rate), np.nan, rate)
-    rate = rate.reshape(len(steps), lanes)
-    return {"growth": rate[:, : config.islands], "typical": rate[:, config.islands :]}
-
-
-def interval(values: np.ndarray) -> np.ndarray:
-    """Return mean, low and high of a 95 % interval of Student's t over the last axis, f[..., 3]."""
-    import numpy as np
-
-    from dtjax.analysis.measures import mean_interval
-
-    mean, half = mean_interval(values)
-    return np.stack([mean, mean - half, mean + half], axis=-1)
+    each = found["log"][:, burn:count].mean(axis=1) / rows
+    each = np.where(found["diverged"] | ~np.isfinite(each), np.nan, each)
+    each = each.reshape(len(rates), lanes)
+    return {"growth": each[:, :islands], "typical": each[:, islands:]}
 
 
 def edge(
-    steps: np.ndarray, growth: np.ndarray, seed: int, resamples: int = 1000
+    rates: np.ndarray, growth: np.ndarray, seed: int, resamples: int = 1000
 ) -> tuple[float, float, float]:
-    """Estimate the step from which the growth f[S, populations] is positive, on a log scale.
+    """Estimate the rate from which the growth f[S, populations] is positive, on a log scale.
 
     Returns:
         Estimate and 95 % interval, Student's t with the bootstrap's error over populations: NaN
-        where the growth does not change sign between the steps, 0 and inf where an end of the
+        where the growth does not change sign between the rates, 0 and inf where an end of the
         interval is beyond them.
     """
-    import numpy as np
-    from scipy import stats
 
     def zero(mean: np.ndarray) -> float:
         if not mean[0] < 0:
@@ -188,7 +167,7 @@ def edge(
         right = int(above[0])
         low, high = mean[right - 1], np.nan_to_num(mean[right], nan=math.inf, posinf=1e300)
         share = -low / (high - low)
-        return float(steps[right - 1] ** (1 - share) * steps[right] ** share)
+        return float(rates[right - 1] ** (1 - share) * rates[right] ** share)
 
     rng = np.random.default_rng(seed)
     picks = rng.integers(0, growth.shape[1], (resamples, *growth.shape))
@@ -204,59 +183,38 @@ def edge(
     return middle, 0.0 if below else low, math.inf if above else high
 
 
-def verdicts(seen: np.ndarray) -> np.ndarray:
-    """Return an index of `VERDICTS` for each interval f[S, 3] of a growth."""
-    import numpy as np
-
-    _, low, high = np.moveaxis(seen, -1, 0)
-    decided = np.select([high < 0, low > 0], [0, 1], 2)
-    return np.where(np.isfinite(low) & np.isfinite(high), decided, 3).astype(np.int8)
-
-
-def edges(config: Config, policy: str, workers: np.ndarray) -> np.ndarray:
+def edges(study: Any, policy: str, workers: np.ndarray) -> np.ndarray:
     """Compute the exact edges of a policy, f[W]; NaN for ssp."""
-    import numpy as np
-
-    from dtjax import theory
-
     if policy == "ssp":
         return np.full(len(workers), np.nan)
-    ks = [numbers(config, policy, int(n)).get("k", 1) for n in workers]
+    ks = [numbers(study, policy, int(n)).get("k", 1) for n in workers]
     return theory.stability_map([policy], workers.tolist(), k=ks)[0]
 
 
-def exact_growth(config: Config, policy: str, n: int, steps: np.ndarray) -> np.ndarray:
+def exact_growth(study: Any, policy: str, n: int, rates: np.ndarray) -> np.ndarray:
     """Compute the growth of the mean square an update, f[S]; NaN for ssp, which has no theory."""
-    import numpy as np
-
-    from dtjax import theory
-
     if policy == "ssp":
-        return np.full(len(steps), np.nan)
-    k = numbers(config, policy, n).get("k", 1)
-    last = 8 if synchronous(policy) else 30 * max(2, -(-n // k))
+        return np.full(len(rates), np.nan)
+    k = numbers(study, policy, n).get("k", 1)
+    last = 8 if policy.endswith("bsp") else 30 * max(2, -(-n // k))
     walk: Any = {
-        "asp": lambda: theory.exponential_asp_second_moments(steps, n, 2 * last),
-        "k-asp": lambda: theory.exponential_k_asp_second_moments(steps, n, k, 2 * last),
-        "k-batch-asp": lambda: theory.exponential_k_batch_asp_second_moments(steps, n, k, 2 * last),
-    }.get(policy, lambda: theory.synchronous_second_moments(steps, k, 2 * last))
+        "asp": lambda: theory.exponential_asp_second_moments(rates, n, 2 * last),
+        "k-asp": lambda: theory.exponential_k_asp_second_moments(rates, n, k, 2 * last),
+        "k-batch-asp": lambda: theory.exponential_k_batch_asp_second_moments(rates, n, k, 2 * last),
+    }.get(policy, lambda: theory.synchronous_second_moments(rates, k, 2 * last))
     square = walk()
     with np.errstate(divide="ignore", invalid="ignore"):
         return (np.log(square[2 * last]) - np.log(square[last])) / last
 
 
-def constant_delay_edges(config: Config, policy: str, workers: np.ndarray) -> np.ndarray:
+def constant_delay_edges(study: Any, policy: str, workers: np.ndarray) -> np.ndarray:
     """Compute the edge at a constant staleness of the policy's mean, f[W]; NaN for ssp.
 
     Means between two integers lie between their edges, evenly on log scales.
     """
-    import numpy as np
-
-    from dtjax import theory
-
     if policy == "ssp":
         return np.full(len(workers), np.nan)
-    ks = [numbers(config, policy, int(n)).get("k", 1) for n in workers]
+    ks = [numbers(study, policy, int(n)).get("k", 1) for n in workers]
     mean: Any = {
         "asp": lambda: theory.asp_mean_staleness(workers),
         "k-asp": lambda: theory.k_asp_mean_staleness(workers, ks),
@@ -267,3 +225,47 @@ def constant_delay_edges(config: Config, policy: str, workers: np.ndarray) -> np
     ends = [np.log(theory.constant_delay_stability_edge(whole + one)) for one in (0, 1)]
     share = np.log1p(np.maximum(late - whole, 0) / (whole + 0.5)) / np.log1p(1 / (whole + 0.5))
     return np.exp(ends[0] + share * (ends[1] - ends[0]))
+
+
+def measured(study: Any, policy: str, progress: Progress) -> xr.Dataset:
+    """Compute theory and trainer of one policy with each number of workers.
+
+    Returns:
+        Raw growth of each population with dimensions workers, factor, island and plain, and the
+        lines of theory with dimension n.
+    """
+    found = []
+    for place, n in enumerate(study.workers):
+        progress.note(f"{n} workers")
+        line = edges(study, policy, np.array([n]))[0]
+        if math.isnan(line):  # ssp: look between the edges of constant delays and of asp
+            ends = [f(study, "asp", np.array([n]))[0] for f in (constant_delay_edges, edges)]
+            tries = np.geomspace(ends[0] / 2, 2 * ends[1], 8)
+            rough = growth(study, policy, n, tries, 2, 0)["growth"]
+            middle = edge(tries, rough, study.seed, resamples=1)[0]
+            line = ends[1] if math.isnan(middle) else middle
+        rates = line * np.array(study.factors)
+        of = growth(study, policy, n, rates, study.islands, study.plain)
+        exact = exact_growth(study, policy, n, rates)
+        found.append((of["growth"], of["typical"], exact, rates))
+        progress.share((place + 1) / len(study.workers))
+    seen, typical, exact, rates = map(np.stack, zip(*found, strict=True))
+    dims, n = ("workers", "factor"), np.arange(min(study.workers), max(study.workers) + 1)
+    log = {"units": "1", "long_name": "log growth of a square an update"}
+    return xr.Dataset(
+        {
+            "growth": ((*dims, "island"), seen, log),
+            "typical": ((*dims, "plain"), typical, log),
+            "theory_growth": (dims, exact, log),
+            "rate": (dims, rates, {"units": "1 / eigenvalue"}),
+            "theory_edge": ("n", edges(study, policy, n)),
+            "constant_delay_edge": ("n", constant_delay_edges(study, policy, n)),
+        },
+        {
+            "workers": list(study.workers),
+            "factor": list(study.factors),
+            "island": range(study.islands),
+            "plain": range(study.plain),
+            "n": n,
+        },
+    )

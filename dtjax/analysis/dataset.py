@@ -16,36 +16,26 @@ if TYPE_CHECKING:
     from dtjax.training.replay import Training
 
 
-def label(run: Any, training: Training, seconds: np.ndarray, *, network: Any = None) -> xr.Dataset:
+def label(run: Any, training: Training, *, network: Any = None) -> xr.Dataset:
     """Label the arrays of many runs of one setting.
 
     Args:
-        run: a batch of R runs, of `dtjax.simulate`, on the host.
+        run: R runs with `trace` and `accounts`, as of `dtjax.simulate` under `vmap`, on the host.
         training: theirs, on the host.
-        seconds: f[R, E], when each evaluation was.
         network: of the runs' cluster.
 
     Returns:
-        Measures with dimensions (run, evaluation), further axes of a measure as
-        (run, evaluation, <measure>_entry), accounts (run, worker), staleness (run,). With a
-        network also `bits_sent` (run,), NaN if that is not known.
+        Measures, `seconds`, `updates` and `gradients` with dimensions (run, evaluation), further
+        axes of a measure as (run, evaluation, <measure>_entry), accounts (run, worker), staleness
+        (run,). With a network also `bits_sent` (run,), NaN if that is not known.
     """
-    import xarray as xr
-
     valid, stale = np.asarray(run.trace.examples) > 0, np.asarray(staleness(run.trace))
     accounts = run.accounts
     values: dict[str, Any] = {}
-    for name, value in training.measures.items():
-        more = [f"{name}_entry"] if value.ndim == 3 else []
-        values[name] = (["run", "evaluation", *more], np.asarray(value))
     for name in (*FATES, "started", *COUNTS):
         units = {"units": "s"} if name in FATES else {}
         values[name] = (("run", "worker"), np.asarray(getattr(accounts, name)), units)
     values |= {
-        "seconds": (("run", "evaluation"), seconds, {"units": "s"}),
-        "updates": (("run", "evaluation"), np.asarray(training.updates)),
-        "gradients": (("run", "evaluation"), np.asarray(training.gradients)),
-        "diverged": ("run", np.asarray(training.diverged)),
         "elapsed": ("run", np.asarray(accounts.elapsed), {"units": "s"}),
         "update_count": ("run", np.asarray(accounts.updates)),
         "mean_staleness": ("run", stale.sum((1, 2)) / np.maximum(valid.sum((1, 2)), 1)),
@@ -55,7 +45,14 @@ def label(run: Any, training: Training, seconds: np.ndarray, *, network: Any = N
         bits = bits_sent(network, accounts)
         bits = np.full(len(accounts.elapsed), np.nan) if bits is None else bits
         values["bits_sent"] = ("run", bits, {"units": "bit", "note": "of delivered gradients"})
-    return xr.Dataset(values)
+    return training.to_xarray().drop_vars("batch_loss").assign(values)
+
+
+def final(measure: xr.DataArray) -> np.ndarray:
+    """Return each run's last measure: NaN, if it has diverged by then."""
+    others = [dim for dim in measure.dims if dim != "evaluation"]
+    padding = np.asarray(measure.isnull().all(others))
+    return measure.transpose("run", "evaluation", ...).values[:, ~padding][:, -1]
 
 
 def bits_sent(network: Any, accounts: Any) -> np.ndarray | None:

@@ -19,7 +19,7 @@ def summary(run: Any, *, network: Any = None) -> str:
     """
     import numpy as np
 
-    from dtjax.analysis.measures import mean_interval
+    from dtjax.analysis.bootstrap import mean_interval
 
     accounts, statistics = run.accounts, run.statistics
     fates = () if network is None else ("communicating", "queueing")

@@ -1,13 +1,16 @@
-"""Choosing a learning rate: by the time to a target, on a grid that grows where it must."""
+"""Choosing learning rates: by the time to a target, on grids that grow where they must."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dtjax.core import checks
+
+Try = tuple[Any, float]
+"""A cell and a rate."""
 
 
 class Choice(NamedTuple):
@@ -19,25 +22,132 @@ class Choice(NamedTuple):
     seconds: np.ndarray  # f[C, R] time to the target of each run
 
 
+class RateSearch:
+    """Find for each of many cells the rate with the least median time to a target: ask and tell.
+
+    While the best rate of a cell is the lowest or the highest that was tried, two more by factors
+    of two are asked for beyond it. If no rate brings half of the runs to the target, the best
+    median final quality decides. All cells are asked at once, so that they can train together.
+
+    Example:
+        >>> search = RateSearch({"a": [1.0], "b": [1.0]})
+        >>> optimum = {"a": 2.0, "b": 0.5}
+        >>> while wanted := search.ask():
+        ...     for cell, rate in wanted:
+        ...         search.tell(cell, rate, [abs(np.log2(rate / optimum[cell]))], [0.0])
+        >>> {cell: choice.rate for cell, choice in search.choices().items()}
+        {'a': 2.0, 'b': 0.5}
+    """
+
+    def __init__(
+        self,
+        rates: Mapping[Any, Sequence[float]],
+        *,
+        widenings: int = 3,
+        pools: Mapping[Any, Sequence[Any]] | None = None,
+    ) -> None:
+        """Begin with a grid for each cell.
+
+        Args:
+            rates: by cell, any hashable name: learning rates, positive, at least one.
+            widenings: how often the grid of a cell may grow.
+            pools: by cell, the cells whose runs judge its rates; None: its own alone.
+
+        Raises:
+            ValueError: if there is no rate, or one is not positive.
+        """
+        self._widenings = checks.integer("RateSearch", "widenings", widenings, low=0)
+        self._grids: dict[Hashable, list[float]] = {}
+        for cell, grid in rates.items():
+            given = checks.real("RateSearch", "rates", grid, checks.POSITIVE, ndim=1)
+            if not given.size:
+                raise checks.fail("RateSearch", "rates", "must not be empty", list(grid))
+            self._grids[cell] = sorted({float(rate) for rate in grid})
+        self._pools = {cell: (cell,) if pools is None else pools[cell] for cell in rates}
+        self._turns = dict.fromkeys(rates, 0)
+        self._found: dict[Try, tuple[np.ndarray, np.ndarray]] = {}
+
+    def ask(self) -> list[Try]:
+        """Return all (cell, rate) to be trained next; none: the search is over."""
+        missing: dict[Try, None] = {}  # a set in order
+        for cell in self._grids:
+            unknown = self._unknown(cell)
+            while not unknown and self._grow(cell):
+                unknown = self._unknown(cell)
+            missing |= dict.fromkeys(unknown)
+        return list(missing)
+
+    def tell(self, cell: Any, rate: float, seconds: Any, quality: Any) -> None:
+        """Say what came of a rate.
+
+        Args:
+            cell: as asked.
+            rate: as asked.
+            seconds: f[R], to the target; infinite where it is not reached.
+            quality: f[R], at the end; larger is better.
+        """
+        self._found[cell, rate] = np.asarray(seconds, float), np.asarray(quality, float)
+
+    def choices(self) -> dict[Any, Choice]:
+        """Return the choice of each cell; its warning says if the best rate lies at an edge.
+
+        Raises:
+            ValueError: if something that was asked was not told.
+        """
+        if missing := [one for cell in self._grids for one in self._unknown(cell)]:
+            raise checks.fail("RateSearch.choices", "tell", "must have said all asked", missing)
+        return {cell: self._choice(cell) for cell in self._grids}
+
+    def _unknown(self, cell: Any) -> list[Try]:
+        asked = [(like, rate) for rate in self._grids[cell] for like in self._pools[cell]]
+        return [one for one in asked if one not in self._found]
+
+    def _seen(self, cell: Any, rate: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return (seconds, quality) of all the runs that judge a rate."""
+        runs = zip(*(self._found[like, rate] for like in self._pools[cell]), strict=True)
+        seconds, quality = (np.concatenate(part) for part in runs)
+        return seconds, quality
+
+    def _best(self, cell: Any) -> float:
+        def score(rate: float) -> tuple[float, float]:
+            seconds, quality = self._seen(cell, rate)
+            return float(np.quantile(seconds, 0.5, method="higher")), -float(np.median(quality))
+
+        return min(self._grids[cell], key=score)
+
+    def _grow(self, cell: Any) -> bool:
+        """Widen the grid of a cell if its best rate is at an edge; return whether it was."""
+        grid, best = self._grids[cell], self._best(cell)
+        if best not in (grid[0], grid[-1]) or self._turns[cell] == self._widenings:
+            return False
+        # One rate alone is both edges: look to both sides.
+        below = [best / 4, best / 2] if best == grid[0] else []
+        above = [best * 2, best * 4] if best == grid[-1] else []
+        self._grids[cell] = below + grid + above
+        self._turns[cell] += 1
+        return True
+
+    def _choice(self, cell: Any) -> Choice:
+        grid, best = self._grids[cell], self._best(cell)
+        edge = "lowest" if best == grid[0] else "highest" if best == grid[-1] else ""
+        warning = f"the best rate, {best:g}, is the {edge} that was tried" if edge else ""
+        seconds = np.stack([self._seen(cell, rate)[0] for rate in grid])
+        return Choice(best, warning, np.array(grid), seconds)
+
+
 def choose_rate(
     rates: Sequence[float],
     train: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
     *,
     widenings: int = 3,
 ) -> Choice:
-    """Find the rate with the least median time to a target.
-
-    While the best of the rates is the lowest or the highest, two more by factors of two are tried
-    beyond it. If no rate brings half of the runs to the target, the best final quality decides.
+    """Find the rate of one cell: see `RateSearch`.
 
     Args:
         rates: f[C], to begin with, positive.
         train: from rates f[C] to (seconds to the target [C, R], infinite where it is not reached;
             final quality [C, R], larger is better).
         widenings: how often the grid may grow.
-
-    Returns:
-        The choice; its warning says if the best rate lies at an edge all the same.
 
     Raises:
         ValueError: if there is no rate, or one is not positive.
@@ -46,27 +156,9 @@ def choose_rate(
         >>> choose_rate([1.0], lambda r: (abs(np.log2(r / 2.0))[:, None], -r[:, None])).rate
         2.0
     """
-    grid = np.asarray(checks.real("choose_rate", "rates", rates, checks.POSITIVE, ndim=1), float)
-    if not grid.size:
-        raise checks.fail("choose_rate", "rates", "must not be empty", list(rates))
-    wanted = np.unique(np.asarray(rates, float))
-    found: dict[float, tuple[np.ndarray, np.ndarray]] = {}
-    for turn in range(widenings + 1):
-        seconds, quality = train(wanted)
-        found |= {float(r): (seconds[i], quality[i]) for i, r in enumerate(wanted)}
-        best = min(found, key=lambda rate: _score(*found[rate]))
-        low, high = min(found), max(found)
-        if best not in (low, high) or turn == widenings:
-            break
-        # One rate alone is both edges: look to both sides.
-        below = [low / 4, low / 2] if best == low else []
-        above = [high * 2, high * 4] if best == high else []
-        wanted = np.array(below + above)
-    edge = "lowest" if best == low else "highest" if best == high else ""
-    warning = f"the best rate, {best:g}, is the {edge} that was tried" if edge else ""
-    tried = sorted(found)
-    return Choice(best, warning, np.array(tried), np.stack([found[r][0] for r in tried]))
-
-
-def _score(seconds: np.ndarray, quality: np.ndarray) -> tuple[float, float]:
-    return float(np.quantile(seconds, 0.5, method="higher")), -float(np.median(quality))
+    search = RateSearch({"": rates}, widenings=widenings)
+    while wanted := search.ask():
+        tried = [rate for _, rate in wanted]
+        for rate, seconds, quality in zip(tried, *train(np.array(tried)), strict=True):
+            search.tell("", rate, seconds, quality)
+    return search.choices()[""]

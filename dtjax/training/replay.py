@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -13,25 +12,9 @@ from jax import lax
 from dtjax.clock.trace import Trace
 from dtjax.core import checks, random
 from dtjax.core.protocols import Encoder
-from dtjax.core.pytree import pytree
+from dtjax.training.result import Training
 from dtjax.training.task.task import Task, trainable
 from dtjax.training.update import Rows, TrainState, rows_of, train
-
-
-@pytree
-@dataclass(frozen=True)
-class Training:
-    """What a replay gives, with E evaluations; batches of runs have leading axes.
-
-    Once a run has diverged its parameters stay at the last finite ones and its measures are NaN.
-    """
-
-    loss: jax.Array  # f[T] mean loss of the row's mini-batches at the versions that were read
-    measures: dict[str, jax.Array]  # f[E, ...]
-    updates: jax.Array  # i[E] updates made by each evaluation
-    gradients: jax.Array  # i[E] gradients used by each evaluation
-    diverged: jax.Array  # i[] update at which the run diverged; -1: it did not
-    params: Any  # the last version; a `dtjax.task.Version` if the model has state
 
 
 def replay(
@@ -118,6 +101,7 @@ def replay(
         gradients=joined.gradients,
         diverged=state.diverged,
         params=state.params,
+        dt=trace.dt,
     )
 
 

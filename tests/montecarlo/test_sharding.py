@@ -19,7 +19,7 @@ import pytest
 import dtjax
 from dtjax import data, models
 from dtjax.montecarlo.sharding import map_runs
-from dtjax.training.many_runs import Fleet, seconds_at, trim
+from dtjax.training.many_runs import train_runs, trim
 from dtjax.training.task import Task, classification
 
 RUNS, BLOCK, EVERY = 6, 4, 24
@@ -52,9 +52,9 @@ def schedules(keys: Any) -> Any:
     )
 
 
-@cache
-def fleet() -> Fleet:
-    return Fleet(task(), optax.sgd, evaluate_every=EVERY, block=BLOCK)
+def train(keys: Any, traces: Any, rates: Any, **rest: Any) -> Any:
+    sizes: dict[str, Any] = {"evaluate_every": EVERY, "block": BLOCK} | rest
+    return train_runs(keys, traces, task(), optax.sgd, rates, **sizes)
 
 
 @cache
@@ -66,7 +66,7 @@ def inputs() -> tuple[Any, Any, np.ndarray]:
 @cache
 def trained() -> tuple[Any, Any]:
     keys, run, rates = inputs()
-    return run, fleet().train(keys, run.trace, rates)
+    return run, train(keys, run.trace, rates)
 
 
 def same(a: Any, b: Any) -> None:
@@ -110,11 +110,11 @@ test_sharding.write({str(path)!r})
 def test_the_number_of_runs_changes_no_bit(count: int) -> None:
     keys, run, rates = inputs()
     few = jax.tree.map(lambda leaf: leaf[:count], run.trace)
-    result = fleet().train(keys[:count], few, rates[:count])
+    result = train(keys[:count], few, rates[:count])
     same(result, jax.tree.map(lambda leaf: leaf[:count], trained()[1]))
 
 
-def test_a_fleet_is_the_vmapped_replay() -> None:
+def test_many_trainings_are_the_vmapped_replay() -> None:
     keys, run, rates = inputs()
     result = trained()[1]
 
@@ -141,16 +141,15 @@ def test_lengths_and_numbers_of_runs_compile_nothing_anew() -> None:
     trained()
     before = len(TRACED)
     assert before > 0
-    crew = fleet()
-    crew.train(keys[:2], jax.tree.map(lambda leaf: leaf[:2], run.trace), rates[:2])
-    crew.train(keys, trim(run.trace, rows=20), rates + 0.01)
+    train(keys[:2], jax.tree.map(lambda leaf: leaf[:2], run.trace), rates[:2])
+    train(keys, trim(run.trace, rows=20), rates + 0.01)
     assert len(TRACED) == before
 
 
 def test_progress_and_early_ends() -> None:
     keys, run, rates = inputs()
     seen: list[int] = []
-    fleet().train(keys, run.trace, rates, progress=seen.append)
+    train(keys, run.trace, rates, progress=seen.append)
     assert sum(seen) == run.accounts.useful_count.sum()
     assert all(count > 0 for count in seen)  # no chunk without an update is run
     assert len(seen) > 2
@@ -163,7 +162,7 @@ def test_progress_and_early_ends() -> None:
 def test_runs_without_any_update() -> None:
     keys, run, rates = inputs()
     nothing = jax.tree.map(np.zeros_like, run.trace)
-    result = fleet().train(keys, nothing, rates)
+    result = train(keys, nothing, rates)
     assert (result.updates == 0).all() and (result.diverged == -1).all()
     assert np.isnan(result.loss).all() and result.loss.shape == (RUNS, 64)
     loss = result.measures["test_loss"]
@@ -175,17 +174,17 @@ def test_a_diverged_run_is_reported_and_harms_nobody() -> None:
     calm = trained()[1]
     wild_rates = rates.copy()
     wild_rates[2] = 1e30
-    wild = fleet().train(keys, run.trace, wild_rates)
+    wild = train(keys, run.trace, wild_rates)
     assert wild.diverged.tolist()[:2] == [-1, -1] and wild.diverged[2] >= 0
     others = np.array([0, 1, 3, 4, 5])
     same(*(jax.tree.map(lambda leaf: leaf[others], result) for result in (calm, wild)))
     assert np.isnan(wild.measures["test_accuracy"][2, -1])
 
 
-def test_seconds_at_and_trim() -> None:
+def test_seconds_of_evaluations_and_trimmed_traces() -> None:
     run, result = trained()
     times = dtjax.seconds(run.trace)
-    found = seconds_at(run.trace, result.updates)
+    found = result.seconds
     assert found.dtype == np.float64
     for r in range(RUNS):
         for e, updates in enumerate(result.updates[r]):
@@ -232,11 +231,10 @@ def test_bad_runs(args: Any, got: str) -> None:
         map_runs(lambda *xs: xs[0], *args)
 
 
-def test_bad_fleets() -> None:
-    with pytest.raises(ValueError, match=r"Fleet: evaluate_every must be .* 1 or more, got 0"):
-        Fleet(task(), optax.sgd, evaluate_every=0)
-    with pytest.raises(ValueError, match=r"Fleet: block must be .* 1 or more, got 0"):
-        Fleet(task(), optax.sgd, evaluate_every=1, block=0)
+def test_bad_trainings() -> None:
     keys, run, rates = inputs()
-    with pytest.raises(ValueError, match=r"Fleet\.train: args must have one leading axis"):
-        fleet().train(keys, run.trace, rates[:2])
+    for name in ("evaluate_every", "block"):
+        with pytest.raises(ValueError, match=f"train_runs: {name} must be .* 1 or more, got 0"):
+            train(keys, run.trace, rates, **{name: 0})
+    with pytest.raises(ValueError, match=r"train_runs: args must have one leading axis"):
+        train(keys, run.trace, rates[:2])

@@ -37,19 +37,6 @@ def test_break_even() -> None:
     np.testing.assert_allclose(found, 10**1.5)
 
 
-def test_statistics_of_runs_that_never_get_there() -> None:
-    inf = math.inf
-    a, b = np.array([1.0, 2.0, inf, inf]), np.array([2.0, 4.0, 6.0, inf])
-    assert runs.median(a) == inf and runs.median(b) == 6
-    np.testing.assert_array_equal(runs.over(a, b), [0.5, 0.5, inf, 1])
-    assert runs.over(np.array([3.0]), np.array([inf])) == 0
-    samples = runs.resample(np.stack([b, 2 * b]))
-    assert samples.shape == (2, 1000)
-    np.testing.assert_array_equal(samples[1], 2 * samples[0])  # the same runs
-    assert runs.spread(np.array([inf, 1.0] * 50)) == (1, inf)
-    assert all(map(math.isnan, runs.spread(np.array([1.0, math.nan]))))
-
-
 def test_the_verdict_on_a_memory() -> None:
     def setting(updates: list[float], accuracy: float) -> Any:
         last = xr.DataArray([[accuracy]] * 4, dims=("run", "evaluation"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ import pytest
 import dtjax
 from dtjax import compressors
 from dtjax.compressors import error_feedback
-from dtjax.training.many_runs import Fleet
+from dtjax.training.many_runs import train_runs
 from dtjax.training.replay import advance, begin
 from dtjax.training.update import rows_of
 from replays import KEY, RULES, N, lane, task, traces
@@ -122,8 +123,8 @@ class Extra(NamedTuple):
 
 
 @pytest.mark.slow
-def test_kept_fractions_sweep_in_one_fleet() -> None:
-    """A run's own numbers give the bits that a fleet of that encoder alone gives."""
+def test_kept_fractions_sweep_in_one_program() -> None:
+    """A run's own numbers give the bits that this encoder gives alone."""
     with jax.enable_x64(False):
         ratios = np.array([0.25, 0.5, 1.0], np.float32)
         cluster = dtjax.Cluster(n=3, delay=dtjax.delays.exponential(1.0))
@@ -133,19 +134,14 @@ def test_kept_fractions_sweep_in_one_fleet() -> None:
         coder = error_feedback(compressors.top_k(0.5))
         swept = coder.replace(compressor=compressors.top_k(0.5).replace(ratio=ratios))
         stacked = replace(swept, decay=np.ones(3, np.float32))
-        fleet = Fleet(problem, optax.sgd, evaluate_every=10, block=4)
+        train = partial(train_runs, task=problem, optimizer=optax.sgd, evaluate_every=10, block=4)
         rates = np.full(3, 0.1)
-        together = fleet.train(keys, run.trace, rates, encoders=stacked)
+        together = train(keys, run.trace, rates=rates, encoders=stacked)
         for i, ratio in enumerate(ratios):
-            alone = Fleet(
-                problem,
-                optax.sgd,
-                evaluate_every=10,
-                block=4,
-                encoder=error_feedback(compressors.top_k(float(ratio))),
-            ).train(keys, run.trace, rates)
+            own = error_feedback(compressors.top_k(float(ratio)))
+            alone = train(keys, run.trace, rates=rates, encoder=own)
             np.testing.assert_array_equal(together.params[i], alone.params[i])
-        plain = Fleet(problem, optax.sgd, evaluate_every=10, block=4).train(keys, run.trace, rates)
+        plain = train(keys, run.trace, rates=rates)
         np.testing.assert_allclose(together.params[2], plain.params[2], rtol=1e-6)
 
 

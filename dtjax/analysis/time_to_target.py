@@ -1,8 +1,8 @@
-"""What a study reports: time to a target quality, and intervals of medians."""
+"""When a measure reaches a target and stays there."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,9 +32,9 @@ def smoothed(values: np.ndarray, gradients: np.ndarray, window: int) -> np.ndarr
 
 
 def time_to_target(
-    seconds: np.ndarray,
-    gradients: np.ndarray,
-    values: np.ndarray,
+    seconds: Any,
+    gradients: Any,
+    values: Any,
     target: float,
     *,
     window: int,
@@ -90,82 +90,19 @@ def time_to_target(
     return result
 
 
-def mean_interval(values: np.ndarray, *, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Estimate means over runs with Student's t interval, exact for values that are normal.
+def due_gradients(gradients: Any, evaluate_every: int) -> np.ndarray:
+    """Return how many gradients each evaluation is due at, the same for every policy, i[..., E].
+
+    Evaluation m is due at m x `evaluate_every` gradients, and made after the update in which this
+    count falls. Counted by whole updates of many gradients, a window of gradients would hold now
+    one evaluation more and now one less.
 
     Args:
-        values: f[..., R], two runs or more; NaN gives NaN.
-        level: of the interval.
-
-    Returns:
-        The means, and half the widths of their intervals, f[...].
-
-    Raises:
-        ValueError: if there are fewer than two runs.
+        gradients: i[..., E], used by each evaluation, as `train_runs` gives them.
+        evaluate_every: gradients.
 
     Example:
-        >>> mean, half = mean_interval(np.array([1.0, 2.0, 3.0]))
-        >>> float(mean), round(float(half), 3)
-        (2.0, 2.484)
+        >>> due_gradients(np.array([0, 104, 200, 240]), 100).tolist()
+        [0, 100, 200, 240]
     """
-    from scipy import stats
-
-    values = np.asarray(values, np.float64)
-    if not values.ndim or values.shape[-1] < 2:
-        raise checks.fail("mean_interval", "values", "must have two runs or more", values.shape)
-    runs = values.shape[-1]
-    quantile = stats.t.isf((1.0 - level) / 2.0, runs - 1)
-    return values.mean(axis=-1), quantile * values.std(axis=-1, ddof=1) / np.sqrt(runs)
-
-
-class Interval(NamedTuple):
-    """An estimate with its 95 % interval."""
-
-    median: float
-    low: float
-    high: float
-    censored: int  # how many of the runs were infinite
-    runs: int
-
-    def __str__(self) -> str:
-        """Write the interval as a cell of a table."""
-        if not np.isfinite(self.median):
-            return f"not reached ({self.runs - self.censored} of {self.runs} runs)"
-        high = f"{self.high:.3g}" if np.isfinite(self.high) else "never"
-        note = f", {self.censored} censored" if self.censored else ""
-        return f"{self.median:.3g} [{self.low:.3g}, {high}]{note}"
-
-
-def median_interval(
-    values: np.ndarray, *, level: float = 0.95, resamples: int = 4000, seed: int = 0
-) -> Interval:
-    """Estimate a median with its bootstrap percentile interval; infinite values are censored runs.
-
-    Censoring needs no model: a median is finite as long as fewer than half of the runs are
-    infinite. With few runs the interval is too narrow: simulated, a 95 % one covers the median in
-    86 to 89 % of cases at 4 runs, and in 92 to 94 % at 16 and 40.
-
-    Args:
-        values: f[R], one a run; infinity for a run that never got there.
-        level: of the interval.
-        resamples: bootstrap samples.
-        seed: of the resampling.
-
-    Raises:
-        ValueError: if there is no value or one is NaN.
-
-    Example:
-        >>> str(median_interval(np.array([1.0, 1.0, 1.0, np.inf])))
-        '1 [1, never], 1 censored'
-    """
-    values = np.asarray(values, np.float64)
-    if not values.size or np.isnan(values).any():
-        raise checks.fail("median_interval", "values", "must be numbers, at least one", values)
-    rng = np.random.default_rng(seed)
-    picked = values[rng.integers(0, len(values), (resamples, len(values)))]
-    medians = np.quantile(picked, 0.5, axis=1, method="higher")
-    tail = (1.0 - level) / 2.0
-    low, high = np.quantile(medians, [tail, 1.0 - tail], method="higher")
-    middle = np.quantile(values, 0.5, method="higher")
-    censored = int(np.isinf(values).sum())
-    return Interval(float(middle), float(low), float(high), censored, len(values))
+    return np.minimum(evaluate_every * np.arange(np.shape(gradients)[-1]), gradients)

@@ -1,4 +1,4 @@
-"""Time to a target and intervals of medians, beside readable loops and by simulation."""
+"""Time to a target, beside readable loops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtjax.analysis.measures import mean_interval, median_interval, smoothed, time_to_target
+from dtjax.analysis.time_to_target import due_gradients, smoothed, time_to_target
 
 Curve = tuple[list[float], list[int], list[float]]  # seconds, gradients, values
 
@@ -119,50 +119,21 @@ def test_bad_curves() -> None:
         time_to_target(good, good, good[:2], 0.5, window=0)
 
 
-@pytest.mark.parametrize(("runs", "nominal"), [(15, 0.95), (40, 0.95), (15, 0.8)])
-def test_median_interval_covers_the_median(runs: int, nominal: float) -> None:
-    # The percentile interval of a median covers a little less than it says in small samples. With
-    # 1,500 samples a coverage of the nominal level - .04 falls below the bound with p < 1e-6.
-    rng = np.random.default_rng(5)
-    samples = 1500
-    hits = 0
-    for seed in range(samples):
-        values = rng.exponential(size=runs)
-        values[values > 1.2] = np.inf  # 30 % are censored: the median, log 2, stays the same
-        found = median_interval(values, level=nominal, resamples=200, seed=seed)
-        hits += found.low <= math.log(2) <= found.high
-    error = math.sqrt(nominal * (1 - nominal) / samples)
-    assert nominal - 0.04 - 5 * error < hits / samples < nominal + 0.04 + 5 * error
+@given(curves(), st.sampled_from([10, 20, 30]))
+def test_due_gradients_lie_where_evaluations_are_due(curve: Curve, every: int) -> None:
+    gradients = np.array(curve[1])
+    due = due_gradients(gradients, every)
+    for m, (used, found) in enumerate(zip(gradients, due, strict=True)):
+        assert found == (m * every if used >= m * every else used)
 
 
-def test_median_interval_of_censored_runs() -> None:
-    none = median_interval(np.full(8, np.inf))
-    assert (none.median, none.low, none.high) == (np.inf, np.inf, np.inf)
-    assert (none.censored, none.runs) == (8, 8)
-    assert str(none) == "not reached (0 of 8 runs)"
-    few = median_interval(np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, np.inf]))
-    assert few.censored == 1 and 3.0 <= few.median <= 6.0
-    most = median_interval(np.array([1.0, np.inf, np.inf, np.inf]))
-    assert str(most) == "not reached (1 of 4 runs)"
-    assert str(median_interval(np.array([2.0]))) == "2 [2, 2]"
-
-
-def test_median_interval_is_fixed_by_its_seed_and_not_by_the_order() -> None:
-    values = np.random.default_rng(0).exponential(size=20)
-    assert median_interval(values) == median_interval(values)
-    assert median_interval(values).median == median_interval(values[::-1]).median
-
-
-@pytest.mark.parametrize("values", [[], [1.0, np.nan]])
-def test_bad_samples(values: list[float]) -> None:
-    with pytest.raises(ValueError, match=r"median_interval: values must be numbers, at least one"):
-        median_interval(np.array(values))
-
-
-def test_mean_intervals_cover_as_often_as_they_say() -> None:
-    """Normal values, 20,000 intervals at 95 %: .95 +- .008 fails once in 10^6."""
-    values = np.random.default_rng(0).normal(3.0, 2.0, (20_000, 5))
-    mean, half = mean_interval(values)
-    assert np.mean(np.abs(mean - 3.0) <= half) == pytest.approx(0.95, abs=0.008)
-    with pytest.raises(ValueError, match="mean_interval: values must have two runs or more"):
-        mean_interval(np.ones((3, 1)))
+def test_large_updates_meet_the_same_target_as_small_ones() -> None:
+    """Updates of 8 gradients, evaluated at 104, 200, 304...: as those at 100, 200, 300."""
+    due = np.arange(6) * 100
+    whole = -(-due // 8) * 8
+    values = np.array([0.0, 0.9, 1.0, 0.9, 1.0, 1.0])
+    found = [
+        time_to_target(np.arange(6.0), due_gradients(g, 100), values, 0.95, window=100)
+        for g in (due, whole)
+    ]
+    assert found[0] == found[1] == 4.0

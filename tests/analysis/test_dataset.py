@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
@@ -12,6 +9,7 @@ import pytest
 import dtjax
 from dtjax import network
 from dtjax.analysis.dataset import bits_sent, label
+from dtjax.training.result import Training
 
 
 @pytest.mark.slow
@@ -42,10 +40,10 @@ def test_labels_say_bits_only_with_a_network(payload: list[float] | float) -> No
     cluster = dtjax.Cluster(n=2, delay=dtjax.delays.deterministic(1.0), network=links)
     run = dtjax.simulate(jax.random.key(0), cluster, dtjax.policies.asp(), updates=3)
     run = jax.tree.map(lambda leaf: np.asarray(leaf)[None], run)
-    none = np.zeros((1, 0))
-    rest: Any = SimpleNamespace(measures={}, updates=none, gradients=none, diverged=np.full(1, -1))
-    assert "bits_sent" not in label(run, rest, none)
-    found = label(run, rest, none, network=links)
+    zero = np.zeros((1, 1), int)
+    training = Training(zero, {}, zero, zero, np.full(1, -1), None, np.ones((1, 1)))  # ty: ignore
+    assert "bits_sent" not in label(run, training)
+    found = label(run, training, network=links)
     expected = 24.0 if payload == 8.0 else np.nan
     np.testing.assert_array_equal(found.bits_sent, [expected])
     assert found.bits_sent.attrs["units"] == "bit"

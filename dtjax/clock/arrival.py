@@ -25,7 +25,7 @@ class Record(NamedTuple):
 
     names: jax.Array  # i[4] worker, step, version, slot
     times: jax.Array  # f[2] seconds since the last update, seconds computed; for a trace with a
-    # network f[5] to f[7]: and those of `types.Transit` that there are, since the last update
+    # network f[5] to f[7]: and those of `Transit` that there are, since the last update
     dt: jax.Array  # f[] seconds since the last update, of the effect
     use: jax.Array  # b[]
     commit: jax.Array  # b[]

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 from dtjax.clock.trace import Trace
-from dtjax.core import checks, random
+from dtjax.core import checks, programs, random
 from dtjax.core.protocols import Encoder
 from dtjax.core.pytree import pytree
 from dtjax.training.task import Task
@@ -44,6 +45,7 @@ def replay(
     encoder: Encoder | None = None,
     downlink: Encoder | None = None,
     params: Any = None,
+    rate: ArrayLike | None = None,
 ) -> Training:
     """Train along a trace: every gradient is computed at the version that its worker had read.
 
@@ -51,13 +53,16 @@ def replay(
     entries at once; messages are encoded in order of arrival; the update gets
     sum_j examples_j message_j / sum_j examples_j. Pure: write `jax.jit` and `jax.vmap` around it,
     over keys, traces and learning rates (make the optimizer inside the function that is mapped).
+    Outside of them it is compiled once for shapes and functions: an equal task or an equal
+    optimizer, made anew, compiles nothing, nor does another `rate`.
 
     Args:
         key: of the initial parameters and the mini-batches; independent of the trace's.
         trace: one run of `simulate`, or one that `make_trace` built.
         task: what is learned.
-        optimizer: an optax transformation. One that takes extra arguments is given `value`, the
-            row's loss, and `staleness`, f[], its mean.
+        optimizer: an optax transformation, or with `rate` a function from a learning rate to one,
+            as `optax.sgd`. One that takes extra arguments is given `value`, the row's loss, and
+            `staleness`, f[], its mean.
         evaluate_every: gradients between two evaluations, 1 or more, rounded to whole updates: one
             every max(1, evaluate_every // K) rows.
         encoder: what workers do to their gradients before they send them (`dtjax.compressors`, or
@@ -65,6 +70,7 @@ def replay(
         downlink: what the server does to their average before it applies and sends it; None:
             nothing.
         params: version 0; None: `task.init`.
+        rate: f[], the learning rate that `optimizer` is called with; None: it is not called.
 
     Returns:
         Losses, measures at the start and after each block of rows, and whether the run diverged.
@@ -94,8 +100,42 @@ def replay(
     fits("replay", task, trace)
     rows, width = trace.worker.shape
     block = max(1, min(every // width, rows))
-    blocks = -(-rows // block)
+    for argument, coder in (("encoder", encoder), ("downlink", downlink)):
+        _is_encoder(argument, coder)
+    given = (key, trace, task, rate, params)
+    if not programs.is_eager() or not programs.is_arrays(given):
+        return _replay(*given, encoder, downlink, make=optimizer, block=block)
+    fixed, coders = [], []
+    for coder in (encoder, downlink):  # a user's may be no pytree, and is then static
+        static = not programs.is_arrays(coder)
+        fixed.append(coder if static else None)
+        coders.append(None if static else coder)
 
+    def compute(given: Any, coders: Any) -> Training:
+        both = (own if own is not None else one for own, one in zip(fixed, coders, strict=True))
+        return _replay(*given, *both, make=optimizer, block=block)
+
+    static = programs.identity((optimizer, *fixed, block))
+    key_ = ("replay", static, programs.signature((given, coders)))
+    return programs.compiled(key_, lambda: jax.jit(compute))(given, coders)
+
+
+def _replay(
+    key: jax.Array,
+    trace: Trace,
+    task: Task,
+    rate: Any,
+    params: Any,
+    encoder: Encoder | None,
+    downlink: Encoder | None,
+    *,
+    make: Any,
+    block: int,
+) -> Training:
+    """Do what `replay` says: `block` rows between two evaluations."""
+    optimizer = make if rate is None else make(rate)
+    rows = trace.worker.shape[0]
+    blocks = -(-rows // block)
     state = begin(key, task, optimizer, trace.workers, trace.slots, encoder, downlink, params)
     spare = blocks * block - rows
     table = jax.tree.map(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -70,8 +71,6 @@ def classification(
         >>> x.shape, float(weight.sum())
         ((32, 64), 20.0)
     """
-    import optax
-
     batch = checks.integer("classification", "batch", batch, low=1)
     if partition is None:
         whole = np.arange(len(data.y_train), dtype=np.int32)[None]
@@ -79,7 +78,15 @@ def classification(
     if partition.index.max() >= len(data.y_train) or partition.index.min() < 0:
         rule = f"must name examples 0..{len(data.y_train) - 1}"
         raise checks.fail("classification", "partition", rule, int(partition.index.max()))
-    classes = data.classes
+    arrays = jax.tree.map(jnp.asarray, (data, partition.index, partition.size))
+    cut_for = len(partition.size) if len(partition.size) > 1 else None
+    return Task(arrays, *_classifying(model, data.classes, batch), cut_for, batch)
+
+
+@lru_cache(maxsize=64)
+def _classifying(model: Model, classes: int, batch: int) -> tuple[Any, Any, Any, Any]:
+    """Return the functions of a task: the same for equal parts, so that nothing compiles anew."""
+    import optax
 
     def init(arrays: Any, key: jax.Array) -> Any:
         return model.init(key, arrays[0].x_train[:1])
@@ -118,9 +125,7 @@ def classification(
             "test_class_accuracy": (held[1] @ member) / jnp.maximum(jnp.sum(member, axis=0), 1.0),
         }
 
-    arrays = jax.tree.map(jnp.asarray, (data, partition.index, partition.size))
-    cut_for = len(partition.size) if len(partition.size) > 1 else None
-    return Task(arrays, init, loss, draw, evaluate, cut_for, batch)
+    return init, loss, draw, evaluate
 
 
 def quadratic(

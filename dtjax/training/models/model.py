@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -43,7 +43,10 @@ def from_flax(module: Any) -> Model:
     from flax import nnx
 
     if isinstance(module, nn.Module):
-        return _linen(module)
+        try:
+            return _linen(module)  # equal modules make one model, so that nothing compiles anew
+        except TypeError:  # a module that cannot be hashed
+            return _linen.__wrapped__(module)
     linen_class = isinstance(module, type) and issubclass(module, nn.Module)
     if callable(module) and not linen_class and not isinstance(module, nnx.Module):
         return _nnx(module)
@@ -51,6 +54,7 @@ def from_flax(module: Any) -> Model:
     raise checks.fail("from_flax", "module", rule, module)
 
 
+@lru_cache(maxsize=64)
 def _linen(module: Any) -> Model:
     def init(key: jax.Array, x: jax.Array) -> Any:
         variables = dict(module.init(key, x))

@@ -20,6 +20,7 @@ import jax
 import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 MOST = 96
 """Programs that are kept, at most."""
@@ -87,7 +88,7 @@ def is_arrays(tree: Any) -> bool:
 
 def is_staged() -> bool:
     """Whether this is called while a program of the caller is traced: inside `jit`, or a scan."""
-    return isinstance(jnp.zeros(()), jax.core.Tracer)
+    return isinstance(jnp.zeros(()), Tracer)
 
 
 def is_eager() -> bool:

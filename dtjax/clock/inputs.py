@@ -47,7 +47,7 @@ def same_run(name: str, clock: Clock, fresh: Clock) -> None:
 
 def ends(
     name: str, rows: int | None, updates: Any, until: ArrayLike | None, width: int
-) -> tuple[int, jax.Array, jax.Array]:
+) -> tuple[int, Any, jax.Array]:
     """Check where a run ends. Its gradients must be a number that 32 bits hold."""
     if rows is not None:
         rows = checks.integer(name, "rows", rows, low=1)
@@ -60,6 +60,8 @@ def ends(
         raise checks.fail(name, "updates", f"must be at most {MOST // width} of {width}", rows)
     until = np.inf if until is None else until
     seconds = checks.real(name, "until", until, checks.NOT_NAN_POSITIVE, ndim=0)
+    if checks.is_concrete(updates):  # on the host: nothing is compiled
+        return rows, np.minimum(np.asarray(updates, np.int32), np.int32(rows)), seconds
     return rows, jnp.minimum(jnp.asarray(updates, jnp.int32), rows), seconds
 
 

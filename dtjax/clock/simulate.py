@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, overload
 
 import jax
+import numpy as np
 from jax.typing import ArrayLike
 
 from dtjax.clock import inputs
@@ -13,7 +16,7 @@ from dtjax.clock.dispatch import FRESH, Plan, choose, run
 from dtjax.clock.engine import advance, start
 from dtjax.clock.results import Run, Summary
 from dtjax.clock.state import Clock
-from dtjax.core import checks
+from dtjax.core import checks, programs
 
 __all__ = ["resume", "simulate"]
 
@@ -66,7 +69,9 @@ def simulate(
     """Simulate one run of a policy on a cluster; `vmap` it over keys, policies or laws.
 
     Every number in `cluster`, `policy` and `until` is traced: a change of one compiles nothing
-    anew. Shapes are static: the number of workers, the rows and the widest update.
+    anew. Shapes are static: the number of workers, the rows and the widest update. Outside `jit`
+    and `vmap` rows and widths are computed at the next power of two and then cut, so that most
+    changes of `updates` and k compile nothing either.
 
     Args:
         key: a JAX random key. The time of computation (worker, step) depends on the key, the worker
@@ -124,7 +129,14 @@ def simulate(
         bins=bins,
         path=path,
     )
-    return execute(key, cluster, policy, until, updates, job)
+    if programs.is_staged():
+        return execute(key, cluster, policy, until, updates, job)
+    wide = widened(job) if programs.is_eager() else job
+    given = (key, cluster, policy, until, updates)
+    program = programs.compiled(
+        (name, wide, programs.signature(given)), lambda: jax.jit(partial(_alone, wide))
+    )
+    return cut(program(*given), job, wide)
 
 
 class Job(NamedTuple):
@@ -158,26 +170,71 @@ def prepare(
             raise checks.fail(name, "updates", rule, updates)
         updates = inputs.MOST // width
     rows, updates, until = inputs.ends(name, rows, updates, until, width)
-    if plan.collect == "statistics" and plan.kernel != "general":
-        width, rows = _power(width), _power(rows)  # no result has these sizes: compile for few
-    return Job(plan, width, rows), policy, until, updates
+    job = Job(plan, width, rows)
+    if plan.collect == "statistics":
+        job = widened(job)  # no result has these sizes: compile for few
+    return job, policy, until, updates
 
 
-def _power(size: int) -> int:
-    """Return the least power of two that is at least the size."""
-    return 1 << (size - 1).bit_length()
+def widened(job: Job) -> Job:
+    """Return a job with the next powers of two for rows and width, unless that is too much."""
+    rows, width = (programs.power_of_two(size) for size in (job.rows, job.width))
+    return job._replace(rows=rows, width=width) if rows * width <= inputs.MOST else job
+
+
+def cut(run: Any, job: Job, wide: Job) -> Any:
+    """Cut what a widened job has to spare off its results, on the host: nothing is compiled.
+
+    Args:
+        run: a `Run` or a `Summary`; batches have leading axes.
+        job: what was asked for.
+        wide: what was computed.
+    """
+    if job == wide:
+        return run
+    rows, width = job.rows, job.width
+
+    def keep(leaf: Any, *sizes: int) -> Any:
+        lead = np.ndim(run.status)
+        place = (slice(None),) * lead + tuple(slice(size) for size in sizes)
+        if isinstance(leaf, np.ndarray):
+            return leaf[place]
+        where = leaf.sharding if leaf.committed else None
+        return jax.device_put(np.asarray(leaf)[place], where)
+
+    if isinstance(run, Summary):
+        return run if run.dt is None else replace(run, dt=keep(run.dt, rows))
+    entries = np.ndim(run.status) + 2
+    trace = jax.tree.map(
+        lambda leaf: keep(leaf, *(rows, width)[: np.ndim(leaf) - entries + 2]), run.trace
+    )
+    buffer = jax.tree.map(lambda leaf: keep(leaf, width), run.clock.buffer)
+    return replace(run, trace=trace, clock=run.clock._replace(buffer=buffer))
+
+
+def _alone(
+    job: Job, key: jax.Array, cluster: Any, policy: Any, until: jax.Array, updates: jax.Array
+) -> Run | Summary:
+    """As `execute`, as one program that holds its parts and leaves nothing behind."""
+    return execute(key, cluster, policy, until, updates, job, inspect.unwrap)
 
 
 def execute(
-    key: jax.Array, cluster: Any, policy: Any, until: jax.Array, updates: jax.Array, job: Job
+    key: jax.Array,
+    cluster: Any,
+    policy: Any,
+    until: jax.Array,
+    updates: jax.Array,
+    job: Job,
+    own: Any = lambda kernel: kernel,
 ) -> Run | Summary:
-    """Do one run of a job that `prepare` made."""
+    """Do one run of a job that `prepare` made; `own` is done to the kernels first."""
     plan, width, rows = job
     if plan.kernel != "general":
-        return run(key, cluster, policy, until, updates, plan=plan, width=width, rows=rows)
-    clock = start(key, cluster, policy, width, plan.collect == "trace")
+        return own(run)(key, cluster, policy, until, updates, plan=plan, width=width, rows=rows)
+    clock = own(start)(key, cluster, policy, width, plan.collect == "trace")
     kept = (plan.collect, plan.bins, plan.fresh)
-    return advance(clock, cluster, policy, until, updates, rows, *kept)
+    return own(advance)(clock, cluster, policy, until, updates, rows, *kept)
 
 
 def resume(
@@ -215,4 +272,13 @@ def resume(
     inputs.same_run(name, clock, fresh)
     rows, updates, until = inputs.ends(name, rows, updates, until, width)
     fresh = getattr(policy, "form", None) in FRESH
-    return advance(clock, cluster, policy, until, updates, rows, fresh=fresh)
+    if programs.is_staged():
+        return advance(clock, cluster, policy, until, updates, rows, fresh=fresh)
+    job = Job(Plan("trace", "general", None, 0), width, rows)
+    wide = widened(job)._replace(width=width) if programs.is_eager() else job
+    given = (clock, cluster, policy, until, updates)
+    program = programs.compiled(
+        (name, wide, fresh, programs.signature(given)),
+        lambda: jax.jit(partial(inspect.unwrap(advance), rows=wide.rows, fresh=fresh)),
+    )
+    return cut(program(*given), job, wide)

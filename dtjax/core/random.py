@@ -43,8 +43,11 @@ def is_key(key: Any) -> bool:
 
 def are_keys(keys: Any) -> bool:
     """Whether these are random keys along one axis, at least one."""
-    shape = getattr(keys, "shape", ())
-    return len(shape) > 0 and shape[0] > 0 and is_key(keys[0])
+    shape, dtype = getattr(keys, "shape", ()), getattr(keys, "dtype", None)
+    if not len(shape) or not shape[0] or dtype is None:
+        return False
+    typed = jnp.issubdtype(dtype, jax.dtypes.prng_key)
+    return len(shape) == (1 if typed else 2) and (typed or dtype == jnp.uint32)
 
 
 def plain(key: jax.Array) -> jax.Array:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from dtjax.core import checks
+from dtjax.core import checks, programs
 
 
 def local_mesh() -> Mesh:
@@ -85,7 +85,9 @@ def put(tree: Any, index: np.ndarray, mesh: Mesh | None = None) -> Any:
 
     def take(leaf: Any) -> Any:
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return jax.device_put(leaf[index], place)
+            data = np.asarray(jax.random.key_data(leaf))[index]
+            data = jax.device_put(data, place)
+            return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
         return jax.device_put(np.asarray(leaf)[index], place)
 
     return jax.tree.map(take, tree)
@@ -110,6 +112,9 @@ def map_runs(
 ) -> Any:
     """Map a function of one run over many, in blocks on all devices.
 
+    A function is compiled once for a block and a mesh, however many runs there are; so is one that
+    is written anew at each call, as long as what it encloses is the same (`programs.identity`).
+
     Args:
         function: of one run; pure, with results that are pytrees of arrays without keys.
         args: pytrees with a leading axis of runs.
@@ -128,7 +133,16 @@ def map_runs(
         [0.0, 2.0, 4.0, 6.0, 8.0]
     """
     count = count_runs("map_runs", args)
-    return in_waves(spread(function, mesh=mesh), (), args, count, block, mesh, progress)
+    mesh = local_mesh() if mesh is None else mesh
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), _typed(args))
+    key = ("map_runs", programs.identity(function), mesh, block, programs.signature(one))
+    compiled = programs.compiled(key, lambda: spread(function, mesh=mesh))
+    return in_waves(compiled, (), args, count, block, mesh, progress)
+
+
+def _typed(args: Any) -> Any:
+    """Return arguments whose leaves all have shapes and types."""
+    return jax.tree.map(lambda leaf: leaf if hasattr(leaf, "dtype") else np.asarray(leaf), args)
 
 
 def in_waves(
@@ -144,7 +158,8 @@ def in_waves(
     devices = None if mesh is None else mesh.size
     whole: Any = None
     for index, real in waves(count, block, devices):
-        wave = compiled(*shared, *put(args, index, mesh))
+        with jax.set_mesh(local_mesh() if mesh is None else mesh):  # the user's may be another
+            wave = compiled(*shared, *put(args, index, mesh))
         if whole is None:  # once, so that the results never lie in memory twice
             whole = jax.tree.map(lambda leaf: np.empty((count, *leaf.shape[1:]), leaf.dtype), wave)
 

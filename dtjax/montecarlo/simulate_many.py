@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -11,8 +10,8 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
 from dtjax.clock.results import Run, Summary
-from dtjax.clock.simulate import Job, execute, prepare
-from dtjax.core import checks, random
+from dtjax.clock.simulate import Job, cut, execute, prepare, widened
+from dtjax.core import checks, programs, random
 from dtjax.montecarlo.sharding import count_runs, in_waves, local_mesh, spread
 
 CACHED = 2**14
@@ -42,9 +41,9 @@ def simulate_runs(
 ) -> Any:
     """Simulate many runs: `simulate` for each key, in blocks on all devices. A loop on the host.
 
-    The same bits as `simulate` under `vmap`, whatever the block and the mesh. How many keys there
-    are, and the numbers of the law, compile nothing anew; nor do k and the number of updates within
-    a factor of two where statistics are collected, or where `width` and `rows` are given.
+    The same bits as `simulate` under `vmap`, whatever the block and the mesh. The numbers of the
+    law compile nothing anew; nor does the number of keys within a factor of four, nor do k and the
+    number of updates within a factor of two.
 
     Args:
         keys: key[R], one a run.
@@ -57,8 +56,8 @@ def simulate_runs(
         collect: as in `simulate`, but "statistics" by default.
         bins: as in `simulate`.
         path: as in `simulate`.
-        block: runs side by side on a device; None: on CPU as many as its cache holds, elsewhere
-            all.
+        block: runs side by side on a device; None: 16, 64, 256, ... as there are runs, on CPU as
+            many as its cache holds at most.
         mesh: of devices, in any shape; None: all the local ones. It need not divide the runs.
         progress: called with the number of runs done after each wave.
 
@@ -98,13 +97,22 @@ def simulate_runs(
     if not isinstance(mesh, Mesh):
         raise checks.fail(name, "mesh", "must be a jax.sharding.Mesh", mesh)
     if block is None:
-        block = min(lanes(cluster.n, mesh.devices.flat[0].platform), -(-count // mesh.size))
+        most = lanes(cluster.n, mesh.devices.flat[0].platform)
+        block = min(most, _few(-(-count // mesh.size)))
     block = checks.integer(name, "block", block, low=1)
-    shared = (cluster, policy, until, updates)
-    return in_waves(_compiled(job, mesh), shared, (keys,), count, block, mesh, progress)
+    shared, wide = (cluster, policy, until, updates), widened(job)
+    key = (name, wide, mesh, block, programs.signature(shared), keys.shape[1:], keys.dtype)
+    compiled = programs.compiled(key, lambda: _compiled(wide, mesh))
+    many = in_waves(compiled, shared, (keys,), count, block, mesh, progress)
+    return cut(many, job, wide)
 
 
-@lru_cache(maxsize=64)
+def _few(count: int) -> int:
+    """Return the least of 16, 64, 256, ... that is at least the count."""
+    power = programs.power_of_two(max(16, count))
+    return power if power.bit_length() % 2 else 2 * power
+
+
 def _compiled(job: Job, mesh: Mesh) -> Any:
     def one(cluster: Any, policy: Any, until: Any, updates: Any, key: Any) -> Run | Summary:
         return execute(key, cluster, policy, until, updates, job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from dtjax.clock.trace import Trace
-from dtjax.core import checks, random
+from dtjax.core import checks, programs, random
 from dtjax.core.protocols import Encoder
 from dtjax.montecarlo.sharding import count_runs, join, local_mesh, put, real_runs, spread, waves
 from dtjax.training.replay import Measured, advance, begin, fits, measure
@@ -95,20 +95,24 @@ def train_runs(
     first, kind = distinct(keys, rows, rates, encoders)
     keys, rows, rates, encoders = take((keys, rows, rates, encoders), first)
     shared, fixed = zip(_split(encoder), _split(downlink), strict=True)
-    start, turn = _programs(optimizer, fixed, mesh, traces.workers, traces.slots)
     place, length = _chunks(rows, every), rows.examples.shape[1]
     copies = np.bincount(kind, minlength=len(first))
     parts = []
+    sizes = traces.workers, traces.slots
     for index, real in waves(len(first), block, mesh.size):
         key, rate, own = put((keys, rates, encoders), index, mesh)
-        state, now = start(task, shared, key, rate, own)
+        form = (task, shared, key, rate, own, rows.examples[:1, :1])
+        start, turn = _programs(form, optimizer, fixed, mesh, sizes)
+        with jax.set_mesh(mesh):  # the user's may be another
+            state, now = start(task, shared, key, rate, own)
         measured, losses = [now], []
         for chunk in range(place.shape[1]):
             if (place[index, chunk:] == length).all():
                 break
             mine = _rows_at(rows, index, place[index, chunk])
             everyone = put(mine, np.arange(len(index)), mesh)
-            state, (loss, now) = turn(task, shared, state, key, rate, own, everyone)
+            with jax.set_mesh(mesh):
+                state, (loss, now) = turn(task, shared, state, key, rate, own, everyone)
             measured.append(now)
             losses.append(loss)
             if progress is not None:
@@ -120,32 +124,56 @@ def train_runs(
     return Training(**found)
 
 
-@lru_cache(maxsize=32)
-def _programs(
-    optimizer: Callable[[Any], Any], fixed: Any, mesh: Mesh, workers: int, slots: int
-) -> tuple[Any, Any]:
-    """Compile the start of a run and the updates of some rows, for waves of runs."""
+def _start(
+    task: Task,
+    shared: Any,
+    key: Any,
+    rate: Any,
+    own: Any,
+    *,
+    optimizer: Any,
+    fixed: Any,
+    workers: int,
+    slots: int,
+) -> Any:
+    """Start a run, and measure version 0."""
+    coders = _encoders(shared, fixed, own)
+    state = begin(key, task, optimizer(rate), workers, slots, *coders)
+    return state, measure(task, state)
 
-    def start(task: Task, shared: Any, key: Any, rate: Any, own: Any) -> Any:
-        coders = _encoders(shared, fixed, own)
-        state = begin(key, task, optimizer(rate), workers, slots, *coders)
-        return state, measure(task, state)
 
-    def turn(
-        task: Task, shared: Any, state: TrainState, key: Any, rate: Any, own: Any, rows: Rows
-    ) -> Any:
-        return advance(key, state, rows, task, optimizer(rate), *_encoders(shared, fixed, own))
+def _turn(
+    task: Task,
+    shared: Any,
+    state: TrainState,
+    key: Any,
+    rate: Any,
+    own: Any,
+    rows: Rows,
+    *,
+    optimizer: Any,
+    fixed: Any,
+) -> Any:
+    """Make the updates of some rows, and measure."""
+    return advance(key, state, rows, task, optimizer(rate), *_encoders(shared, fixed, own))
 
-    return spread(start, shared=2, mesh=mesh), spread(turn, shared=2, donate=2, mesh=mesh)
 
-
-NUMBERS = (jax.Array, np.ndarray, np.generic, float, int)
+def _programs(args: Any, optimizer: Any, fixed: Any, mesh: Mesh, sizes: tuple[int, int]) -> Any:
+    """Compile the start of a run and the updates of some rows, for waves of runs like `args`."""
+    common = programs.identity((optimizer, *fixed)), mesh, sizes, programs.signature(args)
+    own: dict[str, Any] = {"optimizer": optimizer, "fixed": fixed}
+    start = partial(_start, **own, workers=sizes[0], slots=sizes[1])
+    return (
+        programs.compiled((_start, *common), lambda: spread(start, shared=2, mesh=mesh)),
+        programs.compiled(
+            (_turn, *common), lambda: spread(partial(_turn, **own), shared=2, donate=2, mesh=mesh)
+        ),
+    )
 
 
 def _split(encoder: Any) -> tuple[Any, Any]:
     """Return (encoder whose numbers are traced, encoder without any that can): one is None."""
-    traced = all(isinstance(leaf, NUMBERS) for leaf in jax.tree.leaves(encoder))
-    return (encoder, None) if traced else (None, encoder)
+    return (encoder, None) if programs.is_arrays(encoder) else (None, encoder)
 
 
 def _encoders(shared: Any, fixed: Any, own: Any) -> tuple[Any, Any]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 from dtjax.clock.trace import Trace
-from dtjax.core import checks, random
+from dtjax.core import checks, programs, random
 from dtjax.core.protocols import Encoder
 from dtjax.training.result import Training
 from dtjax.training.task.task import Task, trainable
@@ -27,6 +29,7 @@ def replay(
     encoder: Encoder | None = None,
     downlink: Encoder | None = None,
     params: Any = None,
+    rate: ArrayLike | None = None,
 ) -> Training:
     """Train along a trace: every gradient is computed at the version that its worker had read.
 
@@ -34,13 +37,16 @@ def replay(
     entries at once; messages are encoded in order of arrival; the update gets
     sum_j examples_j message_j / sum_j examples_j. Pure: write `jax.jit` and `jax.vmap` around it,
     over keys, traces and learning rates (make the optimizer inside the function that is mapped).
+    Outside of them it is compiled once for shapes and functions: an equal task or an equal
+    optimizer, made anew, compiles nothing, nor does another `rate`.
 
     Args:
         key: of the initial parameters and the mini-batches; independent of the trace's.
         trace: one run of `simulate`, or one that `make_trace` built.
         task: what is learned.
-        optimizer: an optax transformation. One that takes extra arguments is given `value`, the
-            row's loss, and `staleness`, f[], its mean.
+        optimizer: an optax transformation, or with `rate` a function from a learning rate to one,
+            as `optax.sgd`. One that takes extra arguments is given `value`, the row's loss, and
+            `staleness`, f[], its mean.
         evaluate_every: gradients between two evaluations, 1 or more, rounded to whole updates: one
             every max(1, evaluate_every // K) rows.
         encoder: what workers do to their gradients before they send them (`dtjax.compressors`, or
@@ -48,6 +54,7 @@ def replay(
         downlink: what the server does to their average before it applies and sends it; None:
             nothing.
         params: version 0; None: `task.init`.
+        rate: f[], the learning rate that `optimizer` is called with; None: it is not called.
 
     Returns:
         Losses, measures at the start and after each block of rows, and whether the run diverged.
@@ -77,8 +84,71 @@ def replay(
     fits("replay", task, trace)
     rows, width = trace.worker.shape
     block = max(1, min(every // width, rows))
+    for argument, coder in (("encoder", encoder), ("downlink", downlink)):
+        _is_encoder(argument, coder)
+    given = (key, trace, task, rate, params)
+    if not programs.is_eager() or not programs.is_arrays(given):
+        return _replay(*given, encoder, downlink, make=optimizer, block=block)
+    block = max(1, min(every // width, programs.power_of_two(rows)))
     blocks = -(-rows // block)
+    given = (key, _padded(trace, block * programs.ladder(blocks)), task, rate, params)
+    fixed, coders = [], []
+    for coder in (encoder, downlink):  # a user's may be no pytree, and is then static
+        static = not programs.is_arrays(coder)
+        fixed.append(coder if static else None)
+        coders.append(None if static else coder)
 
+    def compute(given: Any, coders: Any) -> Training:
+        both = (own if own is not None else one for own, one in zip(fixed, coders, strict=True))
+        return _replay(*given, *both, make=optimizer, block=block)
+
+    static = programs.identity((optimizer, *fixed, block))
+    key_ = ("replay", static, programs.signature((given, coders)))
+    with jax.debug_nans(False):  # NaN says that a row is padding, or that the run has diverged
+        result = programs.compiled(key_, lambda: jax.jit(compute))(given, coders)
+    return _cut(result, trace.dt, blocks + 1)
+
+
+def _padded(trace: Trace, rows: int) -> Trace:
+    """Add rows of padding on the host, where no number of rows is compiled."""
+
+    def longer(leaf: Any) -> Any:
+        host = np.asarray(leaf)
+        spare = rows - len(trace.dt)
+        return np.pad(host, [(0, spare)] + [(0, 0)] * (host.ndim - 1)) if host.ndim else host
+
+    return jax.tree.map(longer, replace(trace, transit=None))
+
+
+def _cut(result: Training, dt: jax.Array, evaluations: int) -> Training:
+    """Take the spare rows and evaluations off, on the host."""
+
+    def first(leaf: jax.Array, size: int) -> jax.Array:
+        return jax.device_put(np.asarray(leaf)[:size], leaf.sharding if leaf.committed else None)
+
+    kept = {
+        name: jax.tree.map(lambda leaf: first(leaf, evaluations), getattr(result, name))
+        for name in ("measures", "updates", "gradients")
+    }
+    return replace(result, loss=first(result.loss, len(dt)), dt=dt, **kept)
+
+
+def _replay(
+    key: jax.Array,
+    trace: Trace,
+    task: Task,
+    rate: Any,
+    params: Any,
+    encoder: Encoder | None,
+    downlink: Encoder | None,
+    *,
+    make: Any,
+    block: int,
+) -> Training:
+    """Do what `replay` says: `block` rows between two evaluations."""
+    optimizer = make if rate is None else make(rate)
+    rows = trace.worker.shape[0]
+    blocks = -(-rows // block)
     state = begin(key, task, optimizer, trace.workers, trace.slots, encoder, downlink, params)
     spare = blocks * block - rows
     table = jax.tree.map(

@@ -14,9 +14,7 @@ import pytest
 
 import dtjax
 from dtjax import delays
-from dtjax.clock.simulate import prepare
-from dtjax.montecarlo import simulate_many
-from dtjax.montecarlo.sharding import local_mesh
+from dtjax.core import programs
 from path_cases import POLICIES
 
 KEYS = jax.random.split(jax.random.key(3), 11)
@@ -91,25 +89,10 @@ def test_numbers_and_counts_compile_nothing_anew() -> None:
         dtjax.simulate_runs(KEYS[:count], cluster, POLICIES["asp"], updates=updates, block=4)
 
     play(1.0, 4, 65)
-    before = simulate_many._compiled.cache_info().currsize
+    before = programs.count()
     for mean, count, updates in ((2.0, 4, 100), (0.5, 11, 128)):
         play(mean, count, updates)
-        assert simulate_many._compiled.cache_info().currsize == before
-    cluster = dtjax.Cluster(n=4, delay=delays.exponential(1.0))
-    job = prepare(
-        "test",
-        cluster,
-        POLICIES["asp"],
-        updates=90,
-        until=None,
-        width=None,
-        rows=None,
-        collect="statistics",
-        bins=None,
-        path="auto",
-    )[0]
-    assert simulate_many._compiled(job, local_mesh())._cache_size() == 1  # what all three used
-    assert simulate_many._compiled.cache_info().currsize == before
+        assert programs.count() == before
 
 
 def test_progress_counts_real_runs() -> None:

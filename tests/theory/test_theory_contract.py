@@ -103,7 +103,10 @@ def test_bad_input_to_order_statistics(call, message):
             "updates must be an integer of at least 1, got 0",
         ),
         (lambda: theory.exponential_k_asp_seconds(8, 9), "between 1 and n=8, got 9"),
-        (lambda: theory.exponential_k_asp_seconds(8, 4, -1.0), "per_second must be positive .* -1.0"),
+        (
+            lambda: theory.exponential_k_asp_seconds(8, 4, -1.0),
+            "per_second must be positive .* -1.0",
+        ),
         (lambda: theory.exponential_k_batch_bsp_seconds(8, 0), "k must .* at least 1, got 0"),
         (lambda: theory.exponential_k_batch_bsp_cdf(-1.0, 8, 4), "seconds must be non-negative"),
         (lambda: theory.deterministic_k_batch_bsp_seconds(8, 4, 0.0), "seconds must be positive"),
@@ -116,7 +119,10 @@ def test_bad_input_to_order_statistics(call, message):
         (lambda: theory.unequal_asp_mean_staleness([[1.0]]), "rates must be a vector"),
         (lambda: theory.two_worker_ssp_idle_fraction(-1), "bound must be .* got -1"),
         (lambda: theory.two_worker_ssp_mean_staleness(0.5), "bound must be .* got 0.5"),
-        (lambda: theory.two_worker_ssp_clocks_per_second(1, math.inf), "per_second must be .* got inf"),
+        (
+            lambda: theory.two_worker_ssp_clocks_per_second(1, math.inf),
+            "per_second must be .* got inf",
+        ),
         (lambda: theory.exponential_asp_staleness_pmf([-1], 8), "staleness must .* got -1"),
         (lambda: theory.exponential_k_asp_staleness_pmf(0, 8, 9), "between 1 and n=8, got 9"),
         (lambda: theory.exponential_k_batch_asp_staleness_pmf(0, 8, 0), "k must be .* got 0"),

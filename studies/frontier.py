@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 POLICIES = ("bsp", "k-bsp", "k-batch-bsp", "k-asp", "k-batch-asp", "ssp", "asp")
-COUNT = Range(1)
 
 
 @dataclass(frozen=True)
@@ -22,13 +21,12 @@ class Frontier(Study):
     Seven policies with exponential compute times. Six have an exact expected loss at every second;
     SSP has none and is trained only. Each policy runs at one learning rate for all, at its best
     fixed rate for a deadline and for a target loss, and with the best single change of rate. The
-    trainer goes the same way many times, and the table says by how many standard errors it differs
-    from theory.
+    table says by how many standard errors many runs of the trainer differ from theory.
     """
 
     policies: Annotated[tuple[str, ...], OneOf(POLICIES), Grid("policy")] = POLICIES
     """Which policies to compare."""
-    workers: Annotated[int, COUNT] = 8
+    workers: Annotated[int, Range(1)] = 8
     """Number of workers."""
     k: Annotated[int | None, Range(1, "workers")] = None
     """Gradients an update for the four k-policies; half of the workers if not given."""
@@ -54,14 +52,14 @@ class Frontier(Study):
     """Seconds at which the loss is looked at, evenly on a log scale from 1/300 of the horizon."""
     runs: Annotated[int, Range(2), Smoke(200)] = 2000
     """Runs of the trainer, the same random numbers for every policy."""
-    tuning_runs: Annotated[int, COUNT, Smoke(50)] = 500
+    tuning_runs: Annotated[int, Range(1), Smoke(50)] = 500
     """Runs to choose the rates of ssp by, with other seeds."""
-    tuning_rates: Annotated[int, COUNT, Smoke(8)] = 24
+    tuning_rates: Annotated[int, Range(1), Smoke(8)] = 24
     """Rates tried for ssp, evenly on a log scale from 1/200 of bsp's stability edge to half of it;
     rounded up to a multiple of four."""
     x64: bool = True
     """Train in binary64; else in binary32."""
-    block: Annotated[int, COUNT, Smoke(100)] = 250
+    block: Annotated[int, Range(1), Smoke(100)] = 250
     """Runs side by side on a device: part of what the bits of a run depend on."""
 
     def filled(self) -> Self:

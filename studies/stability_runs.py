@@ -202,8 +202,8 @@ def exact_growth(study: Any, policy: str, n: int, rates: np.ndarray) -> np.ndarr
         "k-asp": lambda: theory.exponential_k_asp_second_moments(rates, n, k, 2 * last),
         "k-batch-asp": lambda: theory.exponential_k_batch_asp_second_moments(rates, n, k, 2 * last),
     }.get(policy, lambda: theory.synchronous_second_moments(rates, k, 2 * last))
-    square = walk()
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        square = walk()
         return (np.log(square[2 * last]) - np.log(square[last])) / last
 
 

@@ -1,5 +1,7 @@
 """Experiments: studies with settings, cells that are computed once, provenance, results."""
 
+from dtjax.experiment.command import main
+from dtjax.experiment.progress import Progress
 from dtjax.experiment.settings import (
     POSITIVE,
     Analysis,
@@ -9,7 +11,7 @@ from dtjax.experiment.settings import (
     Range,
     Smoke,
 )
-from dtjax.experiment.study import Progress, Study, main
+from dtjax.experiment.study import Study
 
 __all__ = [
     "POSITIVE",

@@ -3,69 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import itertools
-import os
 import re
-import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
 from dtjax.experiment import files, settings
 from dtjax.experiment.files import output_folder, part, read, whole_file, write
+from dtjax.experiment.process import draw, prepare
+from dtjax.experiment.progress import Progress
 from dtjax.experiment.provenance import commit, fingerprint, plain, provenance, versions
-from dtjax.experiment.settings import Analysis, Grid, OneOf, Range
+from dtjax.experiment.settings import Analysis, Grid, Range
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = [
-    "Progress", "Study", "command", "commit", "draw", "fingerprint", "main", "output_folder",
-    "part", "plain", "prepare", "provenance", "read", "versions", "whole_file", "write",
+    "Study", "commit", "draw", "fingerprint", "output_folder", "part", "plain", "prepare",
+    "provenance", "read", "versions", "whole_file", "write",
 ]  # fmt: skip
-
-
-class Progress:
-    """Where a study is: one bar over all cells.
-
-    Args:
-        cells: how many there are.
-        shown: whether the bar is drawn.
-    """
-
-    def __init__(self, cells: int, *, shown: bool = True) -> None:
-        from tqdm import tqdm
-
-        form = "{desc}{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-        self._bar = tqdm(
-            total=cells, bar_format=form, dynamic_ncols=True, leave=False, disable=not shown
-        )
-        self._cells, self._label = 0, ""
-
-    def note(self, words: str) -> None:
-        """Say what a cell is at."""
-        self._bar.set_postfix_str(f"{self._label}: {words}")
-
-    def share(self, done: float) -> None:
-        """Say which share of its work, from 0 to 1, a cell has done."""
-        self._bar.update(max(0.0, self._cells + min(done, 1.0) - self._bar.n))
-
-    def begin(self, label: str) -> None:
-        """Name the cell that comes now."""
-        self._label = label
-        self._bar.set_postfix_str(label)
-
-    def end(self) -> None:
-        """Count a cell as done."""
-        self.share(1.0)
-        self._cells += 1
-
-    def close(self) -> None:
-        """Take the bar away."""
-        self._bar.close()
 
 
 @dataclass(frozen=True)
@@ -167,7 +125,7 @@ class Study:
         about = provenance(study, source.parent) | {"study": study.name()}
         whole = whole.assign_attrs(about)
         write(whole, folder / f"{study.name()}.nc")
-        if study.figure and (script := study._figure_script()):
+        if study.figure and (script := study.figure_script()):
             path = folder / f"{study.name()}.nc"
             draw(script, str(path), "--out", str(path.with_suffix(".png")))
         return whole
@@ -224,7 +182,8 @@ class Study:
     def _source(self) -> Path:
         return Path(str(sys.modules[type(self).__module__].__file__)).resolve()
 
-    def _figure_script(self) -> Path | None:
+    def figure_script(self) -> Path | None:
+        """Return the script that draws the figure: `../figures/<name>.py`, if there is one."""
         script = self._source().parents[1] / "figures" / f"{self.name()}.py"
         return script if script.exists() else None
 
@@ -243,86 +202,3 @@ def _joined(grid: dict[str, tuple[Any, ...]], cells: list[xr.Dataset]) -> xr.Dat
         joined = [xr.concat(row, dim, data_vars="all") for row in rows]
         cells = [row.assign_coords({dim: list(values)}) for row in joined]
     return cells[0]
-
-
-def prepare(*, devices: int | None = None, cache: bool = True) -> None:
-    """Set up JAX for a script: one CPU device a core, and a cache of compiled programs.
-
-    To be called before anything is computed. A library does not do this, a command line may.
-
-    Args:
-        devices: CPU devices; None: as many as this process has cores.
-        cache: keep compiled programs in the user's cache folder, so that a second run starts fast.
-    """
-    import jax
-
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    jax.config.update("jax_num_cpu_devices", devices or cores or 1)
-    if cache:
-        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "dtjax" / "jax"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-
-
-def draw(figure: Path, *arguments: str) -> None:
-    """Run a figure's script on a result file, in a process of its own.
-
-    Raises:
-        RuntimeError: with what it printed last, if it fails.
-    """
-    command = [sys.executable, str(figure), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or ["nothing"]
-        raise RuntimeError(f"draw: {figure.name} failed: {said[-1]}")
-
-
-def parse(study: type[Study], arguments: Sequence[str] | None = None) -> Study:
-    """Read settings from a command line."""
-    import tyro
-
-    fields: list[Any] = []
-    for field in dataclasses.fields(study):
-        hint: Any = settings.hints(study)[field.name]
-        for mark in getattr(hint, "__metadata__", ()):
-            if isinstance(mark, OneOf):
-                names = f"{{{','.join(mark.names)}}}"
-                hint = Annotated[hint, tyro.conf.arg(metavar=f"{names} ...")]
-        fields.append((field.name, hint, dataclasses.field(default=field.default)))
-    told = dataclasses.make_dataclass(study.__name__, fields, bases=(study,), frozen=True)
-    found = tyro.cli(told, description=inspect.getdoc(study), args=arguments)
-    return study(**{field.name: getattr(found, field.name) for field in dataclasses.fields(study)})
-
-
-def command(study: type[Study], arguments: Sequence[str] | None = None) -> int:
-    """Run a study as a command line says, and print its report.
-
-    Args:
-        study: the class.
-        arguments: of the command line; None: those of this process.
-
-    Returns:
-        The exit code: 0, 1 after an error, whose message is one line, 130 if interrupted.
-    """
-    chosen = parse(study, arguments)
-    try:
-        prepare()
-        chosen = chosen.settled()
-        whole = chosen.run()
-        print(chosen.report(whole))
-        print(f"wrote {chosen.folder / chosen.name()}.nc")
-        if chosen.figure and chosen._figure_script():
-            print(f"wrote {chosen.folder / chosen.name()}.png")
-    except (ValueError, RuntimeError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        words = "interrupted: what is done is kept, the same command goes on from there"
-        print(words, file=sys.stderr)
-        return 130
-    return 0
-
-
-def main(study: type[Study]) -> NoReturn:
-    """Run a study as the command line of this process says, and end with its exit code."""
-    sys.exit(command(study))

@@ -16,13 +16,14 @@ import pytest
 import xarray as xr
 
 import tiny_study
-from dtjax.experiment import files, study
+from dtjax.experiment import command as line
+from dtjax.experiment import files, sources, study
 from tiny_study import TinyPowers
 
 
 @pytest.fixture(autouse=True)
 def computed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    monkeypatch.setattr(study, "prepare", lambda: None)  # the devices of this process are chosen
+    monkeypatch.setattr(line, "prepare", lambda: None)  # the devices of this process are chosen
     tiny_study.computed.clear()
     yield tiny_study.computed
 
@@ -80,7 +81,7 @@ def test_an_interrupted_run_goes_on(
     tmp_path: Path, computed: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--out", str(tmp_path), "--bad", "interruption"]
-    assert study.command(TinyPowers, arguments) == 130
+    assert line.command(TinyPowers, arguments) == 130
     captured = capsys.readouterr()
     assert captured.err.endswith(
         "interrupted: what is done is kept, the same command goes on from there\n"
@@ -88,7 +89,7 @@ def test_an_interrupted_run_goes_on(
     assert captured.out == "" and not (tmp_path / "tiny_powers.nc").exists()
     assert [name.rpartition("-")[0] for name in parts(tmp_path)] == ["2-negated", "2-plain"]
     assert len(computed) == 3
-    assert study.command(TinyPowers, arguments) == 130
+    assert line.command(TinyPowers, arguments) == 130
     assert len(computed) == 4  # the first two were read
 
 
@@ -127,17 +128,15 @@ def test_a_cell_is_computed_again_where_its_source_changed(
     count, whole = runs(text.replace("np.arange(1.0", "2 * np.arange(1.0"))
     assert count == 4 and whole.power.values[0, 0].tolist() == [4.0, 8.0, 12.0]
     # A file of the library counts as well.
-    digest = study.files.sources.digest
-    changed = study.files.sources.PACKAGE / "core" / "checks.py"
-    monkeypatch.setattr(
-        study.files.sources, "digest", lambda p, *a: "other" if p == changed else digest(p, *a)
-    )
+    digest = sources.digest
+    changed = sources.PACKAGE / "core" / "checks.py"
+    monkeypatch.setattr(sources, "digest", lambda p, *a: "other" if p == changed else digest(p, *a))
     assert runs(text.replace("np.arange(1.0", "2 * np.arange(1.0"))[0] == 4
 
 
 def test_a_command_prints_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--out", str(tmp_path), "--bases", "3", "2", "--target", "10", "--smoke"]
-    assert study.command(TinyPowers, arguments) == 0
+    assert line.command(TinyPowers, arguments) == 0
     captured = capsys.readouterr()
     assert captured.out == f"0 pass 10\nwrote {tmp_path / 'tiny_powers.nc'}\n"
     assert files.read(tmp_path / "tiny_powers.nc").sizes["term"] == 2
@@ -157,7 +156,7 @@ def test_a_command_prints_its_report(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_errors_are_one_line_and_the_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, message: str
 ) -> None:
-    assert study.command(TinyPowers, ["--out", str(tmp_path / "o"), *arguments.split()]) == 1
+    assert line.command(TinyPowers, ["--out", str(tmp_path / "o"), *arguments.split()]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert re.search(f"error: {message}", last)
     assert not list(tmp_path.rglob("*.partial"))
@@ -167,7 +166,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_before_any_work(
     tmp_path: Path, computed: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    assert study.command(TinyPowers, ["--out", str(tmp_path / "file" / "sub")]) == 1
+    assert line.command(TinyPowers, ["--out", str(tmp_path / "file" / "sub")]) == 1
     assert (
         "error: output_folder: out must be a folder that can be written" in capsys.readouterr().err
     )
@@ -176,7 +175,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_before_any_work(
 
 def test_help_says_question_choices_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        study.command(TinyPowers, ["--help"])
+        line.command(TinyPowers, ["--help"])
     assert stopped.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
     for words in (

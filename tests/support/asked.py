@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import pytest
 import xarray as xr
 
@@ -34,9 +35,14 @@ class Asked(NamedTuple):
 
 
 def asked(study: Study, out: Path) -> Asked:
-    """Run a study."""
+    """Run a study; compile fast, since no bit is compared with another program's."""
     settled = dataclasses.replace(study, out=out, figure=False).settled()
-    whole = settled.run(progress=False)
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        whole = settled.run(progress=False)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", before)
     xr.testing.assert_identical(files.read(out / f"{study.name()}.nc"), whole)
     return Asked(settled, whole, settled.report(whole))
 

@@ -36,7 +36,7 @@ class Bar(NamedTuple):
 
 
 class Way(NamedTuple):
-    """How a gradient came to the server, as `clock.trace.Transit` but in seconds since the run began."""
+    """How a gradient came to the server: `clock.trace.Transit`, in seconds of the run."""
 
     ready: float
     effect: float

@@ -43,6 +43,11 @@ class Composition(Compressor):
         return self.sparsifier.deterministic and self.quantiser.deterministic
 
     @property
+    def sized(self) -> bool:
+        """Whether both are."""
+        return self.sparsifier.sized and self.quantiser.sized
+
+    @property
     def shared(self) -> bool:
         """Whether the places are: not where a quantiser would round alike in all the workers."""
         return self.sparsifier.shared and self.quantiser.deterministic

@@ -58,7 +58,7 @@ def simulate(policy: Any) -> dtjax.Run:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_what_is_none_is_compiled_out(name: str) -> None:
+def test_rules_with_none_give_the_run_of_rules_with_numbers(name: str) -> None:
     """The same run as with numbers that stand for no limit, and for all workers."""
     rule = RULES[name]
     with_none, with_numbers = simulate(rule), simulate(full(rule))
@@ -128,6 +128,7 @@ LAWS = [
     (broken(sf=lambda self, t: 0.9 * Law.sf(self, t)), r"sf\(isf\(q\)\) is less than q"),
     (broken(cdf=lambda self, t: 0.9 - Law.sf(self, t)), r"cdf\(isf\(q\)\) is not 1 - q"),
     (broken(mean=lambda self: 1.6), r"mean is 1\.6, the integral over isf 1\.[45]"),
+    (broken(jumps=("rate",)), r"jumps names \['rate'\], which are no fields"),
     (broken(variance=lambda self: 0.5), r"variance is 0\.5, the integral over isf 0\.2[45]"),
 ]
 

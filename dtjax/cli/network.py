@@ -16,11 +16,11 @@ class NetworkOptions:
     """Of a server's ingress, bits a second: 10e9."""
     payload: float | None = None
     """Bits of a gradient as it is sent: 3.2e9. In its place --parameters, with --compressor."""
-    parameters: int | None = None
-    """Entries of the gradient, as one tensor; 32 bits each if there is no compressor."""
-    compressor: Annotated[str | None, tyro.conf.arg(metavar="NAME[:NUMBER]")] = None
-    """What makes the payload out of --parameters: identity, fp16, bf16, fp8, int8, natural,
-    terngrad, one-bit, scaled-sign, majority-sign, qsgd:LEVELS, top-k:SHARE, random-k:SHARE."""
+    parameters: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SHAPE [SHAPE ...]")] = ()
+    """Shapes of the gradient's tensors, 784x128 128, or the entries of one; 32 bits an entry if
+    there is no compressor."""
+    compressor: Annotated[str | None, tyro.conf.arg(metavar="NAME[:NUMBERS]")] = None
+    """What makes the payload out of --parameters: one of the compressors above."""
     servers: int | None = None
     """Servers with an equal part of the model and an ingress each; 1 if not given."""
     latency: float | None = None
@@ -35,58 +35,7 @@ class NetworkOptions:
     """Seconds in which a worker compresses; they count as computing."""
 
 
-# The number that a compressor takes: how the help calls it, an example, its type.
-LEVELS, SHARE = ("LEVELS", "4", int), ("SHARE", "0.01", float)
-COMPRESSORS: dict[str, tuple[str, str, type] | None] = {
-    "identity": None,
-    "fp16": None,
-    "bf16": None,
-    "fp8": None,
-    "int8": None,
-    "natural": None,
-    "terngrad": None,
-    "one-bit": None,
-    "scaled-sign": None,
-    "majority-sign": None,
-    "qsgd": LEVELS,
-    "top-k": SHARE,
-    "random-k": SHARE,
-}
-UNSIZED = ("power-sgd", "threshold", "dgc", "ef21")
-"""Compressors whose payload is not decided by the number of entries."""
-
-
-def compressor_of(text: str) -> Any:
-    """Make a compressor from NAME or NAME:NUMBER.
-
-    Raises:
-        ValueError: if the name is unknown, or the number missing, unwanted or out of its range.
-
-    Example:
-        >>> import jax
-        >>> compressor_of("top-k:0.01").bits(jax.ShapeDtypeStruct((1000,), "float32"))
-        640
-    """
-    from dtjax import compressors
-    from dtjax.core import checks
-
-    name, colon, number = text.partition(":")
-    if name in UNSIZED:
-        rule = "must have a size that follows from the number of parameters: give --payload"
-        raise checks.fail("simulate", "compressor", rule, text)
-    checks.choice("simulate", "compressor", name, COMPRESSORS)
-    factory, wants = getattr(compressors, name.replace("-", "_")), COMPRESSORS[name]
-    if wants is None:
-        if colon:
-            raise checks.fail("simulate", "compressor", f"must be {name} without a number", text)
-        return factory()
-    word, example, kind = wants
-    try:
-        value = kind(number)
-    except ValueError:
-        rule = f"must be {name}:{word}, as {name}:{example}"
-        raise checks.fail("simulate", "compressor", rule, text) from None
-    return factory(value)
+COMPRESSORS = "dtjax.compressors"
 
 
 def network_of(options: NetworkOptions) -> Any:
@@ -98,7 +47,7 @@ def network_of(options: NetworkOptions) -> Any:
     from dtjax.cluster import network
     from dtjax.core import checks
 
-    given = {name: value for name, value in vars(options).items() if value is not None}
+    given = {name: value for name, value in vars(options).items() if value not in (None, ())}
     if not given:
         return None
     if options.bandwidth is None:
@@ -115,25 +64,38 @@ def network_of(options: NetworkOptions) -> Any:
 
 def _payload(options: NetworkOptions) -> float:
     """Return the bits of a gradient."""
-    import jax
-
     from dtjax import compressors
-    from dtjax.core import checks
+    from dtjax.core import checks, expressions
 
-    if options.compressor is not None and options.parameters is None:
+    if options.compressor is not None and not options.parameters:
         rule = "must not be given without --parameters"
         raise checks.fail("simulate", "compressor", rule, options.compressor)
-    if (options.payload is None) == (options.parameters is None):
+    if (options.payload is None) == (not options.parameters):
         rule = "must be given with one of --payload and --parameters"
         number = "none" if options.payload is None else "both"
         raise checks.fail("simulate", "bandwidth", rule, f"{number} of them")
     if options.payload is not None:
         return options.payload
-    entries = checks.integer("simulate", "parameters", options.parameters, low=1)
     compressor = compressors.identity()
     if options.compressor is not None:
-        compressor = compressor_of(options.compressor)
-    return float(compressor.bits(jax.ShapeDtypeStruct((entries,), "float32")))
+        compressor = expressions.make("simulate", "compressor", COMPRESSORS, options.compressor)
+    if not compressor.sized:
+        rule = "must have messages whose size does not depend on the gradient: give --payload"
+        raise checks.fail("simulate", "compressor", rule, options.compressor)
+    return float(compressor.bits([_tensor(text) for text in options.parameters]))
+
+
+def _tensor(text: str) -> Any:
+    """Return the shape of one tensor."""
+    import jax
+
+    from dtjax.core import checks
+
+    sides = text.lower().split("x")
+    if not all(side.isdecimal() and int(side) for side in sides):
+        rule = "must be shapes of tensors, as 784x128, or a number of entries"
+        raise checks.fail("simulate", "parameters", rule, text)
+    return jax.ShapeDtypeStruct(tuple(map(int, sides)), "float32")
 
 
 FATES = ("communicating", "queueing")

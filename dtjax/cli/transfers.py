@@ -31,27 +31,26 @@ class TransferTable:
     overhead: float = 0.0
     """Of the protocol, as a share of the payload: 0.05 is 5 % more bits."""
 
+    def run(self) -> None:
+        """Run the command.
 
-def run(options: TransferTable) -> None:
-    """Run the command.
+        Raises:
+            ValueError: if an option is out of range.
+        """
+        from dtjax.cluster.transfers import transfer_table
+        from dtjax.core import checks
 
-    Raises:
-        ValueError: if an option is out of range.
-    """
-    from dtjax.cluster.transfers import transfer_table
-    from dtjax.core import checks
-
-    given = options.parameters
-    if not given:
-        raise checks.fail("transfer_table", "parameters", "must hold a number", given)
-    table = transfer_table(
-        given[0] if len(given) == 1 else given,
-        bandwidth=options.bandwidth,
-        senders=options.senders,
-        tensors=options.tensors,
-        scales=options.scales,
-        indices=options.indices,
-        kept=options.kept,
-        overhead=options.overhead,
-    )
-    print(table)
+        given = self.parameters
+        if not given:
+            raise checks.fail("transfer_table", "parameters", "must hold a number", given)
+        table = transfer_table(
+            given[0] if len(given) == 1 else given,
+            bandwidth=self.bandwidth,
+            senders=self.senders,
+            tensors=self.tensors,
+            scales=self.scales,
+            indices=self.indices,
+            kept=self.kept,
+            overhead=self.overhead,
+        )
+        print(table)

@@ -7,6 +7,6 @@ DONE, UNTIL, EXHAUSTED, STUCK = 0, 1, 2, 3
 STATUS = {
     DONE: "made all the updates asked for",
     UNTIL: "reached `until`",
-    EXHAUSTED: "a computation started whose time the delay's table does not hold",
+    EXHAUSTED: "a computation started whose duration is missing from the recorded table",
     STUCK: "no computation is under way that could ever arrive, and the policy starts none",
 }

@@ -65,6 +65,11 @@ class Compressor:
         """Whether entries that are zero stay so, and change nothing in what becomes of others."""
         return False
 
+    @property
+    def sized(self) -> bool:
+        """Whether `bits` is what every message takes, whatever the gradient, and not a bound."""
+        return True
+
     def constant(self, shape: tuple[int, ...]) -> Any:
         """Return delta (contractive) or omega (unbiased) for arrays of a shape; None: not known."""
         del shape
@@ -241,6 +246,11 @@ class Around(Compressor):
     def deterministic(self) -> bool:
         """That of the compressor inside."""
         return self.compressor.deterministic
+
+    @property
+    def sized(self) -> bool:
+        """That of the compressor inside."""
+        return self.compressor.sized
 
     @property
     def summable(self) -> bool:

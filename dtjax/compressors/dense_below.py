@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dtjax.compressors import codecs
+from dtjax.compressors._scope import Scope, innermost
 from dtjax.compressors.compressor import CONTRACTIVE, UNBIASED, Compressor
-from dtjax.compressors.scope import Scope, innermost, split
 from dtjax.compressors.top_k import top_k
+from dtjax.compressors.whole import split
 from dtjax.core import checks
 from dtjax.core.pytree import pytree
 

@@ -53,6 +53,11 @@ class Dgc(Compressor):
         """True."""
         return True
 
+    @property
+    def sized(self) -> bool:
+        """Whether the places take the same bits wherever they are: not in a Golomb-Rice code."""
+        return self.indices != "golomb"
+
     def array_memory(self, x: jax.Array) -> Momentum:
         """Return zeros."""
         return Momentum(jnp.zeros_like(x), jnp.zeros_like(x))

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dtjax.compressors._scope import inside
 from dtjax.compressors.compressor import CONTRACTIVE, NEITHER, Around
 from dtjax.compressors.error_feedback import kept_if, require_lossy
-from dtjax.compressors.scope import inside
 from dtjax.compressors.top_k import all_finite, top_k
 from dtjax.core import checks
 from dtjax.core.pytree import pytree

@@ -33,6 +33,11 @@ class Threshold(Compressor):
         return NEITHER
 
     @property
+    def sized(self) -> bool:
+        """False: how many entries reach the level depends on the gradient."""
+        return False
+
+    @property
     def keeps_zero(self) -> bool:
         """True."""
         return True

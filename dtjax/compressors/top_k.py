@@ -151,6 +151,11 @@ class Sparsifier(Compressor):
         """How the places are coded, as in `dtjax.codecs`; None: the receiver knows them."""
         return None
 
+    @property
+    def sized(self) -> bool:
+        """Whether the places take the same bits wherever they are: not in a Golomb-Rice code."""
+        return self.code != "golomb"
+
     def kept(self, shape: tuple[int, ...], step: Any = 0) -> Any:
         """Return how many entries are kept: an int, or i[] if that depends on a tracer."""
         raise NotImplementedError(f"{type(self).__name__}: a sparsifier must define kept")

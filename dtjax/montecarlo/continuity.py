@@ -9,40 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax.cluster import delays
-from dtjax.cluster.delays.law import count
+from dtjax.cluster.delays.law import clocked, count, declared, has_density
 from dtjax.policies.rule import UNBOUNDED, Rule
 
 PATHWISE, DIFFERENCES, FIXED = "pathwise", "differences", "fixed"
-
-# The laws whose draws are known to be continuous in their numbers, but for those named.
-_JUMPS: dict[type, tuple[str, ...]] = {
-    delays.Autoregressive: (),
-    delays.Bimodal: ("probability",),
-    delays.Deterministic: (),
-    delays.Exponential: (),
-    delays.Gamma: (),
-    delays.HyperExponential: ("probabilities",),
-    delays.LogNormal: (),
-    delays.Pareto: (),
-    delays.PerWorker: (),
-    delays.Recorded: (),
-    delays.Regimes: ("enter", "leave"),
-    delays.Scaled: (),
-    delays.Uniform: (),
-    delays.Weibull: (),
-}
-_TABLES: dict[type, tuple[str, ...]] = {delays.Gamma: ("shape", "log_x", "slope")}
-# Independent times that never tie; and what wraps them without giving them a memory.
-_FRESH = (
-    delays.Exponential,
-    delays.Gamma,
-    delays.HyperExponential,
-    delays.LogNormal,
-    delays.Pareto,
-    delays.Uniform,
-    delays.Weibull,
-)
 
 
 def continuous(cluster: Any, policy: Any) -> bool:
@@ -56,14 +26,14 @@ def continuous(cluster: Any, policy: Any) -> bool:
         False also where it is not known.
 
     Example:
-        >>> from dtjax import Cluster, policies
+        >>> from dtjax import Cluster, delays, policies
         >>> alike = Cluster(n=3, delay=delays.exponential(1.0))
         >>> unlike = Cluster(n=3, delay=delays.scaled(delays.exponential(1.0), [1.0, 1.0, 4.0]))
         >>> [continuous(c, policies.k_asp(2)) for c in (alike, unlike)]
         [True, False]
     """
     law = cluster.delay
-    if not isinstance(policy, Rule) or delays.clocked(law):
+    if not isinstance(policy, Rule) or clocked(law):
         return False
     if cluster.network is not None:  # where two gradients swap on a link, other workers go on
         return False
@@ -73,22 +43,13 @@ def continuous(cluster: Any, policy: Any) -> bool:
     k = there if policy.k is None or int(policy.k) == UNBOUNDED else int(policy.k)
     distinct, cancel = bool(policy.distinct), bool(policy.cancel)
     bounded = policy.bound is not None and int(policy.bound) != UNBOUNDED
-    if cancel and bounded:  # who is cancelled has completed one less
+    if cancel and bounded:  # a cancelled worker has completed one computation less
         return False
     if k == 1 or (distinct and k == there) or distinct == cancel:
         return True
     # Where arrivals swap at an update, another worker starts (k-ASP), or another worker's
     # computation is cancelled as soon as it begins (k-batch-BSP).
-    return _fresh(law) and (cancel or (count(law) is None and not bounded))
-
-
-def _fresh(law: Any) -> bool:
-    """Whether times are independent and never tie."""
-    if isinstance(law, delays.Scaled):
-        return _fresh(law.law)
-    if isinstance(law, delays.PerWorker):
-        return all(_fresh(own) for own in law.laws)
-    return type(law) in _FRESH
+    return has_density(law) and (cancel or (count(law) is None and not bounded))
 
 
 def kinds_of(law: Any) -> Any:
@@ -99,16 +60,17 @@ def kinds_of(law: Any) -> Any:
 
     if isinstance(law, tuple):
         return tuple(kinds_of(own) for own in law)
-    if type(law) not in _JUMPS:
+    jumps, tables = declared(law, "jumps"), declared(law, "tables") or ()
+    if jumps is None:
         return jax.tree.map(other, law)
     each, tree = [], jax.tree.structure(law)
     for part in fields(law):
         if part.metadata.get("static"):
             continue
         value = getattr(law, part.name)
-        if part.name in _JUMPS[type(law)]:
+        if part.name in jumps:
             found = jax.tree.map(other, value)
-        elif part.name in _TABLES.get(type(law), ()):
+        elif part.name in tables:
             found = FIXED
         elif isinstance(value, tuple) or jax.tree.structure(value) != jax.tree.structure(0):
             found = kinds_of(value)

@@ -37,9 +37,10 @@ def check_compressor(compressor: Any, *, exact: bool = True) -> None:
     gradient that is not finite has a message that is not, and no effect on later ones. Bits are
     positive, the same if traced, and enough: where messages can be written, they take the bits
     that are counted, and reading gives what `compress` did, also of gradients that are mostly
-    zeros. What a server does to an average keeps its shapes. It is an optax transformation. On
-    arrays random and extreme, if contractive, E|C(x) - x|^2 <= (1 - delta) |x|^2; if unbiased,
-    E|C(x) - x|^2 <= omega |x|^2, and the mean of 2,048 messages is within six standard errors of x.
+    zeros. If `sized`, every message takes the bits that `bits` declares. What a server does to an
+    average keeps its shapes. It is an optax transformation. On arrays random and extreme, if
+    contractive, E|C(x) - x|^2 <= (1 - delta) |x|^2; if unbiased, E|C(x) - x|^2 <= omega |x|^2, and
+    the mean of 2,048 messages is within six standard errors of x.
 
     Args:
         compressor: a `Compressor`.
@@ -224,6 +225,8 @@ def _check_bits(name: str, compressor: Any, message: Any) -> None:
         whole = isinstance(number, int) and number > 0
         require(whole, f"{name}: {what} must be a positive int, not {number!r}")
     require(exact <= bits, f"{name}: a message has {exact} bits, more than {bits} as declared")
+    fixed = exact == bits or not compressor.sized
+    require(fixed, f"{name}: a message has {exact} bits, not {bits}, and it says `sized`")
     require(compressor.bits({}) == 0, f"{name}: a gradient of nothing has bits")
     with stage(name, "when its bits are traced"):
         traced = _traced_bits(_kind(compressor), compressor, message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from dtjax import theory
-from dtjax.cluster.delays.law import clocked, count
+from dtjax.cluster.delays.law import clocked, count, declared
 from dtjax.core import random
 from dtjax.core.pytree import pytree
 from dtjax.core.random import Worker
@@ -61,6 +61,7 @@ def check_delay(law: Any, n: int = 3, steps: int = 6) -> None:
     number = drawn.shape == () and jnp.issubdtype(drawn.dtype, jnp.floating)
     require(number, f"{name}: a draw must be one floating number, not {tools.kinds(drawn)}")
 
+    _check_declarations(name, law)
     traces: list[str] = []
     remembers = bool(jax.tree.leaves(state))
 
@@ -97,6 +98,14 @@ def check_delay(law: Any, n: int = 3, steps: int = 6) -> None:
         _check_moments(name, law)
 
 
+def _check_declarations(name: str, law: Any) -> None:
+    """Check that what the class declares for `dtjax.sensitivity` names fields of it."""
+    known = {part.name for part in fields(law)} if is_dataclass(law) else set()
+    for declaration in ("jumps", "tables"):
+        unknown = set(declared(law, declaration) or ()) - known
+        require(not unknown, f"{name}: {declaration} names {sorted(unknown)}, which are no fields")
+
+
 def _in_order(law: Any, worker: Worker, now: Any, steps: jax.Array) -> jax.Array:
     def turn(state: Any, step: jax.Array) -> tuple[Any, jax.Array]:
         return law.draw(state, worker, step, now)
@@ -111,7 +120,7 @@ def _apart(law: Any, worker: Worker, now: Any, steps: jax.Array) -> jax.Array:
 def _check_times(name: str, table: np.ndarray) -> None:
     known = ~np.isnan(table)
     require((table[known] > 0).all(), f"{name}: a draw is not positive")
-    require(known[:, 0].all(), f"{name}: the first draw is NaN, as if it were not in a table")
+    require(known[:, 0].all(), f"{name}: the first draw is NaN, a missing duration")
     require((known[:, :-1] >= known[:, 1:]).all(), f"{name}: a number is drawn after a NaN")
 
 

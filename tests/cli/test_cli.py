@@ -84,6 +84,15 @@ def test_random_times_are_fixed_by_the_seed(capsys: pytest.CaptureFixture[str]) 
     assert float(rows(first)[0][0][1]) > 0.25
 
 
+def test_named_laws_and_policies_are_those_of_python(capsys: pytest.CaptureFixture[str]) -> None:
+    long = ["--law", "scaled(deterministic(1), [2, 5, 7])", "--policy", "k_asp(2)"]
+    short = ["--compute-times", "2", "5", "7", "--policy", "k-asp", "--k", "2"]
+    assert simulate(capsys, *long, "--until", "15") == simulate(capsys, *short, "--until", "15")
+    shifted = ["--workers", "3", "--updates", "5"]
+    law = simulate(capsys, *shifted, "--law", "exponential:2,shift=0.5")
+    assert law == simulate(capsys, *shifted, "--mean", "2", "--shift", "0.5")
+
+
 def test_many_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """ASP with four exponential workers: a quarter of a second an update, staleness 3."""
     ends = ["--workers", "4", "--runs", "64", "--until", "500"]
@@ -111,7 +120,7 @@ def test_a_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path.write_text("2, 2, 2\n5,5\n\n7,\n")  # logs of unequal lengths
     text = simulate(capsys, "--table", str(path), "--updates", "20")
     assert [row[1] for row in rows(text)[0]] == ["2", "4", "5", "6"]
-    assert "stopped early: a computation started whose time the delay's table" in text
+    assert "stopped early: a computation started whose duration is missing" in text
 
 
 @pytest.mark.parametrize(
@@ -139,8 +148,8 @@ def test_bad_tables(tmp_path: Path, content: str | bytes | None, message: str) -
 
 
 BAD = [
-    ("--policy k-asp --compute-times 2 5", "k must be given for k-asp, got None"),
-    ("--policy ssp --compute-times 2 5", "bound must be given for ssp"),
+    ("--policy k-asp --compute-times 2 5", r"policy must be k_asp\(k, max_staleness=None\)"),
+    ("--policy ssp --compute-times 2 5", r"policy must be ssp\(bound, max_staleness=None\)"),
     ("--policy k-asp --k 3 --compute-times 2 5", "k must be at most the number of workers, n=2"),
     ("--policy k-asp --k 0 --compute-times 2 5", "k must be an integer 1 or more, got 0"),
     ("--policy asp --k 2 --compute-times 2 5", "k is not an option of asp, got 2"),
@@ -149,7 +158,16 @@ BAD = [
     ("--policy ssp --bound -1 --compute-times 2 5", "bound must be an integer 0 or more, got -1"),
     ("--compute-times 2 -5", "seconds must be positive and finite, got -5"),
     ("--compute-times 2 nan", "seconds must be positive and finite, got nan"),
-    ("--policy k-async --workers 2", "policy must be one of .*did you mean 'k-asp'.*'k-async'"),
+    ("--policy k-async --workers 2", "policy must be one of .*did you mean 'k_asp'.*'k_async'"),
+    ("--policy k-asp:2 --k 3 --workers 4", r"policy must be k_asp\(k, max_staleness=None\)"),
+    ("--policy 3 --workers 4", "policy must be NAME, NAME:NUMBERS or NAME.NUMBERS., got '3'"),
+    ("--law pareto:2 --workers 4", r"law must be pareto\(alpha, minimum\), got 'pareto:2'"),
+    ("--law pareto:2,-1 --workers 4", r"pareto: minimum must be positive and finite, got -1\.0"),
+    ("--law paretto:2,1 --workers 4", "law must be one of .*did you mean 'pareto'"),
+    ("--law pareto:2,1", "workers must be given: the law is for any number of workers"),
+    ("--law pareto:2,1 --workers 4 --mean 2", r"mean must not be given with --law, got 2\.0"),
+    ("--law pareto:2,1 --table log.csv", "compute times must be given one of .*'2 of them'"),
+    ("--law __import__('os') --workers 4", "law must be one of .*got '__import__'"),
     ("--policy asp", "compute times must be given one of .*, got '0 of them'"),
     ("--compute-times 2 --workers 3", "compute times must be given one of .*, got '2 of them'"),
     ("--workers 0", "workers must be an integer 1 or more, got 0"),
@@ -186,7 +204,7 @@ def test_bad_arguments_are_one_line(
         ("", "simulate"),
     ],
 )
-def test_what_cannot_be_parsed(
+def test_options_that_cannot_be_parsed_end_with_a_hint(
     capsys: pytest.CaptureFixture[str], arguments: str, hint: str
 ) -> None:
     with pytest.raises(SystemExit) as stopped:

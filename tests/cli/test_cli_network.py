@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import jax
 import pytest
 
 from cli_output import TIMES, rows, simulate
 from dtjax import __main__
 from dtjax.cli import main, network
+from dtjax.core import plugins
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +20,29 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dtjax.experiment.study.prepare", lambda **settings: None)
 
 
+EXAMPLES = {
+    "bf16": "bf16",
+    "compose": "compose(top_k(0.25), natural)",
+    "dense_below": "dense-below(top-k(0.25), 5)",
+    "dgc": "dgc:0.25",
+    "ef21": "ef21(top_k(0.25))",
+    "error_feedback": "error_feedback(top_k(0.25))",
+    "fp16": "fp16",
+    "fp8": "fp8",
+    "identity": "identity()",
+    "int8": "int8:True",
+    "majority_sign": "majority-sign",
+    "natural": "natural",
+    "one_bit": "one-bit",
+    "power_sgd": "power-sgd:1",
+    "qsgd": "qsgd:15,bucket=512",
+    "random_k": "random-k:0.25",
+    "scaled_sign": "scaled_sign",
+    "terngrad": "terngrad:None",
+    "threshold": "threshold:0.5",
+    "top_k": "top-k:0.25",
+    "whole": "whole(top_k(k=3, indices='bitmap'))",
+}
 NETWORK = ["--bandwidth", "1e9", "--payload", "1e9", "--fold", "0.5"]
 
 
@@ -89,20 +114,26 @@ def test_servers_and_pulls(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_payloads_of_compressors(compressor: str | None, bits: int) -> None:
-    options = network.NetworkOptions(bandwidth=1e3, parameters=1000, compressor=compressor)
+    options = network.NetworkOptions(bandwidth=1e3, parameters=("1000",), compressor=compressor)
     assert network.network_of(options).payload.tolist() == [bits]
 
 
-def test_the_help_tells_every_compressor(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main.main(["simulate", "--help"])
-    text = " ".join(re.sub("[│\\n]", " ", capsys.readouterr().out).split())
-    told = text[text.index("What makes the payload out") : text.index("--servers")]
-    named = re.findall(r"[a-z][\w-]*(?::[A-Z]+)?(?=[,.])", told)
-    assert named == [
-        name if number is None else f"{name}:{number[0]}"
-        for name, number in network.COMPRESSORS.items()
-    ]
+def test_payloads_follow_the_shapes_of_the_tensors() -> None:
+    options = network.NetworkOptions(1e3, parameters=("10x4", "7"), compressor="power-sgd:2")
+    assert network.network_of(options).payload.tolist() == [32 * (2 * (10 + 4) + 7)]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_compressor_that_ships_has_a_payload_or_no_fixed_size(name: str) -> None:
+    """The text is made of the signature: the numbers of each example, as it is written."""
+    compressor = plugins.examples("dtjax.compressors")[name]()
+    options = network.NetworkOptions(1e3, parameters=("6x8",), compressor=EXAMPLES[name])
+    if name == "threshold":
+        with pytest.raises(ValueError, match="compressor must have messages whose size"):
+            network.network_of(options)
+    else:
+        expected = compressor.bits(jax.ShapeDtypeStruct((6, 8), "float32"))
+        assert network.network_of(options).payload.tolist() == [expected]
 
 
 @pytest.mark.slow
@@ -131,7 +162,7 @@ def test_a_figure_of_a_network(capsys: pytest.CaptureFixture[str], tmp_path: Pat
 
 BAD = [
     ("--workers 2 --payload 8", r"payload must not be given without --bandwidth, got 8\.0"),
-    ("--workers 2 --parameters 8", "parameters must not be given without --bandwidth, got 8"),
+    ("--workers 2 --parameters 8", "parameters must not be given without --bandwidth, got .'8',."),
     ("--workers 2 --compressor int8", "compressor must not be given without --bandwidth"),
     ("--workers 2 --servers 2", "servers must not be given without --bandwidth, got 2"),
     ("--workers 2 --pull 8", r"pull must not be given without --bandwidth, got 8\.0"),
@@ -148,7 +179,7 @@ BAD = [
     ("--workers 2 --bandwidth nan --payload 8", "bandwidth must be positive, got nan"),
     ("--workers 2 --bandwidth 8 --payload -8", r"payload must be non-negative.*got -8\.0"),
     ("--workers 2 --bandwidth 8 --payload inf", "payload must be non-negative and finite, got inf"),
-    ("--workers 2 --bandwidth 8 --parameters 0", "parameters must be an integer 1 or more, got 0"),
+    ("--workers 2 --bandwidth 8 --parameters 0", "parameters must be shapes of tensors, .*got '0'"),
     ("--workers 2 --bandwidth 8 --payload 8 --servers 0", "servers must be an integer 1 or more"),
     ("--workers 2 --bandwidth 8 --payload 8 --pull -1", r"pull must be non-negative.*got -1\.0"),
     ("--workers 2 --latency -1", r"latency must be non-negative and finite, got -1\.0"),
@@ -158,13 +189,15 @@ BAD = [
     *(
         (f"--workers 2 --bandwidth 8 --parameters 8 --compressor {name}", message)
         for name, message in (
-            ("topk:0.01", "compressor must be one of .*did you mean 'top-k'.*, got 'topk'"),
-            ("top-k", "compressor must be top-k:SHARE, as top-k:0.01, got 'top-k'"),
-            ("qsgd:four", "compressor must be qsgd:LEVELS, as qsgd:4, got 'qsgd:four'"),
+            ("topk:0.01", "compressor must be one of .*did you mean 'top_k'.*, got 'topk'"),
+            ("top-k", "ratio or k must be given, and not both"),
+            ("qsgd", r"compressor must be qsgd\(levels, bucket=512\), got 'qsgd'"),
+            ("qsgd:four", "compressor must be one of .*got 'four'"),
             ("qsgd:0", "levels must be an integer"),
             ("top-k:2", "ratio must be"),
-            ("int8:3", "compressor must be int8 without a number, got 'int8:3'"),
-            ("power-sgd:2", "compressor must have a size that follows .*: give --payload"),
+            ("identity:3", r"compressor must be identity\(\), got 'identity:3'"),
+            ("power-sgd:2+2", "compressor must be NAME, NAME:NUMBERS or NAME"),
+            ("threshold:0.5", "compressor must have messages whose size .*: give --payload"),
         )
     ),
 ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -28,7 +28,7 @@ KEY = jax.random.key(0)
 SEEN: list[str] = []
 
 
-def _listen(event: str, seconds: float, **about: Any) -> None:
+def _listen(event: str, duration: float, **about: Any) -> None:
     if event.endswith("backend_compile_duration"):
         SEEN.append(str(about.get("fun_name")))
 
@@ -37,7 +37,7 @@ jax.monitoring.register_event_duration_secs_listener(_listen)
 
 
 @contextmanager
-def compiles(most: int) -> Iterator[None]:
+def compiles(most: int) -> Generator[None]:
     """Assert that at most so many programs are compiled inside."""
     before = len(SEEN)
     yield

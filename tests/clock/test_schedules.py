@@ -121,6 +121,9 @@ WORKED = [
 ]
 
 
+NAMES = ("bsp", "asp", "ssp", "k-bsp", "k-batch-bsp", "k-asp", "k-batch-asp")
+
+
 @cache
 def worked(index: int, until: float = 15.0, updates: int = ROWS) -> tuple[Any, dict[str, Any]]:
     """Play one line of the table; all the lines share a compile."""
@@ -130,7 +133,7 @@ def worked(index: int, until: float = 15.0, updates: int = ROWS) -> tuple[Any, d
     return run, facts(run, 3)
 
 
-@pytest.mark.parametrize("index", range(7), ids=list(policies.FACTORIES))
+@pytest.mark.parametrize("index", range(7), ids=NAMES)
 def test_worked_table(index: int) -> None:
     _, times, used = WORKED[index]
     run, found = worked(index)

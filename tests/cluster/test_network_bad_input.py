@@ -83,7 +83,7 @@ def test_bad_input(words: str, call: Any) -> None:
         call()
 
 
-def test_a_clock_of_another_network_is_refused() -> None:
+def test_resume_rejects_the_clock_of_another_network() -> None:
     law = delays.exponential(1.0)
     plain, linked = (dtjax.Cluster(2, law, network=net) for net in (None, network.fixed(push=0.5)))
     run = dtjax.simulate(KEY, linked, policies.asp(), updates=3)

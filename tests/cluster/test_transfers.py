@@ -17,7 +17,7 @@ SIZES = [math.prod(shape) for _, shape in resnet50_shapes()]
 
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    transfers.run(tyro.cli(transfers.TransferTable, args=list(arguments)))
+    tyro.cli(transfers.TransferTable, args=list(arguments)).run()
     return capsys.readouterr().out
 
 
@@ -95,7 +95,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(capsys, *given).strip() == str(expected)
     assert "25559081" in command(capsys, "--parameters", "25559081", "--tensors", "161")
     with pytest.raises(ValueError, match="transfer_table: parameters must hold a number"):
-        transfers.run(transfers.TransferTable(parameters=()))
+        transfers.TransferTable(parameters=()).run()
 
 
 @pytest.mark.parametrize(

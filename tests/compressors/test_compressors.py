@@ -1,7 +1,5 @@
 """Every compressor that ships keeps to the protocol, and what it declares is true."""
 
-import importlib
-import pkgutil
 from dataclasses import dataclass
 
 import jax
@@ -10,24 +8,21 @@ import pytest
 
 from dtjax import compressors
 from dtjax.compressors.identity import Identity
+from dtjax.core import plugins
 from dtjax.core.pytree import pytree
 from dtjax.testing import check_compressor
 
-EXAMPLES = {}
-for module in pkgutil.iter_modules(compressors.__path__):
-    found = importlib.import_module(f"dtjax.compressors.{module.name}")
-    if hasattr(found, "EXAMPLE"):
-        EXAMPLES[module.name] = found.EXAMPLE
+EXAMPLES = plugins.examples("dtjax.compressors")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_passes(name):
+def test_every_compressor_that_ships_passes(name):
     check_compressor(EXAMPLES[name]())
 
 
-def test_every_file_of_a_compressor_has_an_example():
-    without = {module.name for module in pkgutil.iter_modules(compressors.__path__)} - set(EXAMPLES)
-    assert {name for name in without if not name.startswith("_")} == {"codecs", "compressor"}
+@pytest.mark.parametrize("make", [compressors.bf16, compressors.fp8_e4m3, compressors.fp8_e5m2])
+def test_every_format_of_floats_passes(make):
+    check_compressor(make())
 
 
 class Shrinks(Identity):

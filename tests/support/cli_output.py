@@ -17,7 +17,7 @@ def simulate(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def rows(text: str) -> tuple[list[list[str]], list[list[str]], dict[str, float]]:
     """Cut the text in its parts: updates, workers, sums."""
     updates, workers, sums = text.strip().split("\n\n")
-    lines = [line for line in sums.splitlines() if ": " in line and "cancelled_count" not in line]
+    lines = [line for line in sums.splitlines() if ": " in line and "stopped early" not in line]
     numbers = {line.split(": ")[0]: float(line.split(": ")[1]) for line in lines}
     tables = [[line.split("  ") for line in t.splitlines()[2:]] for t in (updates, workers)]
     cells = [[[c.strip() for c in row if c.strip()] for row in t] for t in tables]

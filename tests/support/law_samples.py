@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from typing import Any
 
@@ -11,23 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax import delays
-from dtjax.core import random
+from dtjax.core import plugins, random
 
 LEVEL = 1e-6
 BITS = [(0, 0), (0, 1), (0, 2**32 - 1), (1, 0), (2**31, 0), (2**32 - 1, 0), (2**32 - 1, 2**32 - 1)]
 
 
-WITHOUT = {"law", "mixture"}  # modules that make no law
-
-
 def examples() -> dict[str, Callable[[], Any]]:
-    """Return the EXAMPLE that each module of a law declares."""
-    names = {module.name for module in pkgutil.iter_modules(delays.__path__)} - WITHOUT
-    modules = {
-        name: importlib.import_module(f"dtjax.cluster.delays.{name}") for name in sorted(names)
-    }
-    return {name: module.EXAMPLE for name, module in modules.items()}
+    """Return the EXAMPLE of each law that ships, by name."""
+    return plugins.examples("dtjax.cluster.delays")
 
 
 def example(name: str) -> Any:

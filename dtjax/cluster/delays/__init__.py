@@ -21,6 +21,9 @@ from dtjax.cluster.delays.scaled import Scaled, scaled
 from dtjax.cluster.delays.slowdowns import Slowdowns, slowdowns
 from dtjax.cluster.delays.uniform import Uniform, uniform
 from dtjax.cluster.delays.weibull import Weibull, weibull
+from dtjax.core import plugins
+
+plugins.found(__name__)  # exports the laws of files that are not named here, too
 
 __all__ = [
     "Autoregressive",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,8 @@ class Autoregressive:
     law: Any
     correlation: jax.Array  # f[]
     salt: int = field(metadata={"static": True})
+
+    jumps: ClassVar[tuple[str, ...]] = ()
 
     @property
     def workers(self) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,8 @@ class Bimodal(Memoryless):
     seconds: jax.Array  # f[]
     probability: jax.Array  # f[]
     factor: jax.Array  # f[]
+
+    jumps: ClassVar[tuple[str, ...]] = ("probability",)
 
     def mean(self) -> jax.Array:
         """Return seconds (1 + probability (factor - 1))."""

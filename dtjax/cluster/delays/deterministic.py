@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,8 @@ class Deterministic(Memoryless):
     """See `deterministic`."""
 
     seconds: jax.Array  # f[] or f[n]
+
+    jumps: ClassVar[tuple[str, ...]] = ()
 
     @property
     def workers(self) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +50,10 @@ class Gamma(Memoryless):
     shift: jax.Array  # f[]
     log_x: jax.Array  # f[KNOTS]
     slope: jax.Array  # f[KNOTS]
+
+    jumps: ClassVar[tuple[str, ...]] = ()
+    tables: ClassVar[tuple[str, ...]] = ("shape", "log_x", "slope")
+    has_density: ClassVar[bool] = True
 
     def mean(self) -> jax.Array:
         """Return shift + shape scale."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,9 @@ class HyperExponential(Memoryless):
 
     probabilities: jax.Array  # f[m]
     means: jax.Array  # f[m]
+
+    jumps: ClassVar[tuple[str, ...]] = ("probabilities",)
+    has_density: ClassVar[bool] = True
 
     def draw(
         self, state: tuple[()], worker: Worker, step: jax.Array, now: jax.Array

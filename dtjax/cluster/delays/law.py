@@ -16,10 +16,18 @@ BEFORE = 0xFFFFFFFF  # the counter of what a law with memory draws before its st
 
 
 class Memoryless:
-    """A law whose computation times are independent: a subclass gives `isf`, and what it knows.
+    """A law whose computation times are independent: a subclass defines `isf`, and what it knows.
 
     `isf(q)` is the time that is exceeded with probability q, so that small q are long times and
     the tail is as exact as q is near 0 (see `dtjax.core.random.survival`).
+
+    Any law may declare, for `dtjax.sensitivity`, three attributes of its class. They hold for that
+    class alone, as a subclass may draw in another way; a law without them is differentiated by
+    finite differences.
+
+    * `jumps`, a tuple of strings: draws are continuous in all the fields but these.
+    * `tables`, a tuple of strings: fields that cannot be varied alone, since others follow.
+    * `has_density`, a bool: times are independent and have a density, so that two never tie.
     """
 
     @property
@@ -60,6 +68,16 @@ def clocked(law: Any) -> bool:
 def alike(law: Any) -> bool:
     """Whether all computation times are independent, each with the law's `isf`."""
     return bool(getattr(law, "alike", False)) and has(law, "isf")
+
+
+def declared(law: Any, name: str) -> Any:
+    """Return what the law's own class declares under this name, see `Memoryless`; None: nothing."""
+    return getattr(law, name) if name in vars(type(law)) else None
+
+
+def has_density(law: Any) -> bool:
+    """Whether computation times are known to be independent and to have a density."""
+    return bool(declared(law, "has_density"))
 
 
 def count(law: Any, own: jax.Array | None = None) -> int | None:

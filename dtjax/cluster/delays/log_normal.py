@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,9 @@ class LogNormal(Memoryless):
 
     median: jax.Array  # f[]
     sigma: jax.Array  # f[]
+
+    jumps: ClassVar[tuple[str, ...]] = ()
+    has_density: ClassVar[bool] = True
 
     def mean(self) -> jax.Array:
         """Return median exp(sigma^2 / 2)."""

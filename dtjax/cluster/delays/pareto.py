@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,9 @@ class Pareto(Memoryless):
 
     alpha: jax.Array  # f[]
     minimum: jax.Array  # f[]
+
+    jumps: ClassVar[tuple[str, ...]] = ()
+    has_density: ClassVar[bool] = True
 
     def mean(self) -> jax.Array:
         """Return alpha minimum / (alpha - 1), infinite for alpha <= 1."""

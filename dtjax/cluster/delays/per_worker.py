@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from dtjax.cluster.delays.deterministic import deterministic
 from dtjax.cluster.delays.exponential import exponential
-from dtjax.cluster.delays.law import check_law, clocked
+from dtjax.cluster.delays.law import check_law, clocked, has_density
 from dtjax.core import checks
 from dtjax.core.pytree import pytree
 from dtjax.core.random import Worker
@@ -25,10 +25,17 @@ class PerWorker:
     laws: tuple[Any, ...]
     n: int = field(metadata={"static": True})
 
+    jumps: ClassVar[tuple[str, ...]] = ()
+
     @property
     def workers(self) -> int:
         """For how many workers the law is made."""
         return self.n
+
+    @property
+    def has_density(self) -> bool:
+        """Whether the times of all the laws are independent and have a density."""
+        return all(has_density(law) for law in self.laws)
 
     @property
     def clocked(self) -> bool:

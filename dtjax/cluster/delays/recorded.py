@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,8 @@ class Recorded:
     """See `recorded`."""
 
     table: jax.Array  # f[n, J]; NaN behind the end of a worker's log
+
+    jumps: ClassVar[tuple[str, ...]] = ()
 
     @property
     def workers(self) -> int | None:

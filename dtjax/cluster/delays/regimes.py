@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,8 @@ class Regimes(Slowed):
     enter: jax.Array  # f[]
     leave: jax.Array  # f[]
     salt: int = field(metadata={"static": True})
+
+    jumps: ClassVar[tuple[str, ...]] = ("enter", "leave")
 
     @property
     def clocked(self) -> bool:

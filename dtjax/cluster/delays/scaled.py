@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dtjax.cluster.delays.exponential import exponential
-from dtjax.cluster.delays.law import alike, at_worker, check_law, clocked, count
+from dtjax.cluster.delays.law import alike, at_worker, check_law, clocked, count, has_density
 from dtjax.core import checks
 from dtjax.core.checks import Numbers
 from dtjax.core.pytree import pytree
@@ -24,6 +24,13 @@ class Scaled:
 
     law: Any
     by: jax.Array  # f[] or f[n]
+
+    jumps: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def has_density(self) -> bool:
+        """Whether the times of the law are independent and have a density."""
+        return has_density(self.law)
 
     @property
     def clocked(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,9 @@ class Weibull(Memoryless):
 
     shape: jax.Array  # f[]
     scale: jax.Array  # f[]
+
+    jumps: ClassVar[tuple[str, ...]] = ()
+    has_density: ClassVar[bool] = True
 
     def _moment(self, power: float) -> jax.Array:
         return self.scale**power * jnp.exp(gammaln(1.0 + power / self.shape))

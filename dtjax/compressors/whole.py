@@ -1,56 +1,21 @@
-"""What a compressor is applied to; here, the gradient as one vector."""
+"""A compressor applied to the whole gradient as one vector."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dtjax.compressors.compressor import Around, Compressor
+from dtjax.compressors._scope import Scope
+from dtjax.compressors.compressor import Compressor
 from dtjax.compressors.top_k import top_k
 from dtjax.core import checks
 from dtjax.core.pytree import pytree
-
-
-@dataclass(frozen=True)
-class Scope(Around):
-    """What both share: in all but what it is applied to, it is the compressor inside."""
-
-    @property
-    def family(self) -> str:
-        """That of the compressor inside."""
-        return self.compressor.family
-
-    @property
-    def remembers(self) -> bool:
-        """That of the compressor inside."""
-        return self.compressor.remembers
-
-    @property
-    def keeps_zero(self) -> bool:
-        """That of the compressor inside."""
-        return self.compressor.keeps_zero
-
-
-def inside(compressor: Any, wrap: Callable[[Any], Any]) -> Any:
-    """Wrap what is in scopes, so that these stay outermost.
-
-    A memory of the whole gradient's compressor is the compressor with memory on the whole gradient;
-    of what is sent dense nothing is left to remember.
-    """
-    if isinstance(compressor, Scope):
-        return replace(compressor, compressor=inside(compressor.compressor, wrap))
-    return wrap(compressor)
-
-
-def innermost(compressor: Any) -> Any:
-    """Return what is in scopes."""
-    return innermost(compressor.compressor) if isinstance(compressor, Scope) else compressor
 
 
 @pytree

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dtjax.compressors._scope import innermost, inside
 from dtjax.compressors.compressor import CONTRACTIVE, NEITHER, UNBIASED, Compressor
 from dtjax.compressors.error_feedback import require_forgetful
 from dtjax.compressors.natural import natural
-from dtjax.compressors.scope import innermost, inside
 from dtjax.compressors.top_k import Sparsifier, top_k
 from dtjax.core import checks, random
 from dtjax.core.pytree import pytree
@@ -41,6 +41,11 @@ class Composition(Compressor):
     def deterministic(self) -> bool:
         """Whether both are."""
         return self.sparsifier.deterministic and self.quantiser.deterministic
+
+    @property
+    def sized(self) -> bool:
+        """Whether both are."""
+        return self.sparsifier.sized and self.quantiser.sized
 
     @property
     def shared(self) -> bool:

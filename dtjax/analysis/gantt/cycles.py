@@ -1,9 +1,8 @@
-"""The Gantt chart of one run: who computed and sent what, when, and what became of it."""
+"""What one run did when: the bars of its Gantt chart."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,15 +13,6 @@ from dtjax.clock.transport.choose import queued
 from dtjax.core import checks
 from dtjax.core.protocols import COMPUTING
 
-COLOURS = {
-    "useful": "#0072B2",
-    "lost": "#D55E00",
-    "open": "#56B4E9",
-    "pull": "#CC79A7",
-    "push": "#009E73",
-    "queue": "#777777",
-    "server": "#444444",
-}
 NAMES = {
     "useful": "computing, used",
     "lost": "computing, cancelled or discarded",
@@ -32,8 +22,6 @@ NAMES = {
     "queue": "queueing",
     "server": "folding, updating",
 }
-HEIGHTS = {"pull": 0.4, "push": 0.4, "queue": 0.03, "server": 0.5}  # of 1 a row; others 0.72
-
 
 Name = tuple[int, int]  # worker, step
 
@@ -49,7 +37,7 @@ class Bar(NamedTuple):
 
 
 class Way(NamedTuple):
-    """How a gradient came to the server, as `types.Transit` but since the run began."""
+    """How a gradient came to the server: `clock.trace.Transit`, in seconds of the run."""
 
     ready: float
     effect: float
@@ -78,7 +66,7 @@ def bars(run: Any, *, holds: bool, network: Any = None) -> list[Bar]:
 
     Args:
         run: of `dtjax.simulate`, one run that began at second 0.
-        holds: whether who has delivered waits for the update (`Rule.distinct`).
+        holds: whether a worker that has delivered waits for the update (`Rule.distinct`).
         network: of the run's cluster.
 
     Raises:
@@ -157,7 +145,7 @@ def _under_way(run: Any, network: Any) -> Iterator[Cycle]:
     clock, end, n = run.clock, float(run.accounts.elapsed), len(run.clock.of.step)
     busy: Any = np.flatnonzero(np.asarray(clock.of.phase) == COMPUTING).tolist()
     begun, spent, steps = map(np.asarray, (clock.begun, clock.at.seconds, clock.of.step - 1))
-    spent = np.nan_to_num(spent, nan=np.inf)  # a time that a table does not hold
+    spent = np.nan_to_num(spent, nan=np.inf)  # missing duration
     if network is None:
         for w in busy:
             start = end - float(begun[w])
@@ -237,67 +225,3 @@ def _served(n: int, done: Cycle, effect: float, network: Any, last: bool) -> Ite
     if cost > 0 and not network.collective:
         label = str(done.worker)
         yield Cycle(n, 0, effect, effect, [Bar(n, effect - cost, effect, "server", label)])
-
-
-def draw(run: Any, path: Path, *, holds: bool, title: str = "", network: Any = None) -> None:
-    """Draw one run and write the picture.
-
-    Args:
-        run: of `dtjax.simulate`, one run.
-        path: of the picture; its ending says the format.
-        holds: as in `bars`.
-        title: above it.
-        network: as in `bars`.
-    """
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    end, n = float(run.accounts.elapsed), len(run.accounts.started)
-    shown = [bar for bar in bars(run, holds=holds, network=network) if bar.end > bar.start]
-    fates, names = {bar.fate for bar in shown}, dict(list(NAMES.items())[:3])
-    if network is not None:
-        lost = {"lost": "cancelled or discarded, all of it"}
-        names = {fate: name for fate, name in (NAMES | lost).items() if fate in fates}
-    rows = n + ("server" in fates)
-    height = 0.9 + 0.42 * rows + 0.2 * ((len(names) - 1) // 3)
-    figure, axes = plt.subplots(figsize=(7.0, height), layout="constrained")
-    for bar in shown:
-        height, style = HEIGHTS.get(bar.fate, 0.72), _style(bar.fate)
-        span = [(bar.start, bar.end - bar.start)]
-        axes.broken_barh(span, (bar.worker - height / 2, height), **style)
-        if bar.label and bar.end - bar.start > end / (60 if bar.fate == "server" else 25):
-            place = (bar.start + bar.end) / 2, bar.worker
-            look: dict[str, Any] = {"color": "white", "ha": "center", "va": "center", "fontsize": 7}
-            if style["hatch"]:
-                box = {"fc": "white", "ec": "none", "pad": 1}
-                look |= {"color": COLOURS[bar.fate], "bbox": box}
-            axes.text(*place, bar.label, **look)
-    for time in seconds(run.trace)[np.asarray(run.trace.made)]:
-        axes.axvline(time, color="#333333", linewidth=0.7, linestyle=":")
-    axes.set(
-        xlim=(0, end),
-        ylim=(rows - 0.5, -0.5),
-        yticks=range(rows),
-        yticklabels=[f"worker {w}" for w in range(n)] + ["server"] * (rows - n),
-        xlabel="seconds (dotted: updates; s: staleness of a used gradient; blank: waiting)",
-        title=title,
-    )
-    handles = [
-        Line2D([], [], color=COLOURS[fate], label=name)
-        if fate == "queue"
-        else Patch(label=name, **_style(fate))
-        for fate, name in names.items()
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def _style(fate: str) -> dict[str, Any]:
-    """Return how bars of a fate are filled."""
-    colour = COLOURS[fate]
-    if fate in ("lost", "open"):
-        return {"facecolor": "white", "edgecolor": colour, "hatch": "///"}
-    edge = colour if fate == "queue" else "white"
-    return {"facecolor": colour, "edgecolor": edge, "hatch": None}

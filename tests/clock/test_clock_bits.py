@@ -30,6 +30,7 @@ def lane(tree: Any, index: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
+@pytest.mark.bits
 def test_every_law_draws_the_same_bits_in_any_number_of_lanes() -> None:
     laws = {name: make() for name, make in examples().items()}
 
@@ -62,6 +63,7 @@ def simulate(key: jax.Array, updates: Any = ROWS) -> dtjax.Run:
     return dtjax.simulate(key, cluster, RULE, updates=updates, rows=ROWS)
 
 
+@pytest.mark.bits
 def test_the_clock_has_the_same_bits_in_any_number_of_lanes() -> None:
     many, few, one = (jax.vmap(simulate)(LANES[:count]) for count in (64, 7, 1))
     single = simulate(LANES[0])
@@ -70,6 +72,7 @@ def test_the_clock_has_the_same_bits_in_any_number_of_lanes() -> None:
     assert same(lane(many, 0), single)
 
 
+@pytest.mark.bits
 def test_parts_of_a_run_have_the_bits_of_the_whole() -> None:
     whole, made, clock = simulate(LANES[0]), 0, None
     for updates in (1, 63, 64, 200, ROWS - 328):

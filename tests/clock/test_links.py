@@ -49,11 +49,13 @@ def lanes(ordered: bool) -> dict[int, Any]:
     return {i: lane(runs, place) for place, i in enumerate(some)}
 
 
+@pytest.mark.bits
 def test_there_are_280_vectors_and_one_compile_for_each_number_of_events() -> None:
     assert (len(lanes(False)), len(lanes(True))) == (280, 274)
     assert compiled(False)._cache_size() == compiled(True)._cache_size() == 1
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("index", range(len(NAMES)), ids=NAMES)
 def test_vector(index: int) -> None:
     meets(lanes(False)[index], vectors()[index])

@@ -28,7 +28,7 @@ KEY = jax.random.key(0)
 SEEN: list[str] = []
 
 
-def _listen(event: str, duration: float, **about: Any) -> None:
+def _listen(event: str, duration_secs: float, **about: str | int) -> None:
     if event.endswith("backend_compile_duration"):
         SEEN.append(str(about.get("fun_name")))
 

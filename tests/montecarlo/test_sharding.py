@@ -80,6 +80,7 @@ def write(path: str) -> None:
     np.savez(path, *(np.asarray(leaf) for leaf in leaves))
 
 
+@pytest.mark.bits
 def test_the_number_of_devices_changes_no_bit(tmp_path: Path) -> None:
     path, devices = tmp_path / "bits.npz", 1 + len(jax.local_devices())
     program = f"""
@@ -106,6 +107,7 @@ test_sharding.write({str(path)!r})
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("count", [1, 5])
 def test_the_number_of_runs_changes_no_bit(count: int) -> None:
     keys, run, rates = inputs()
@@ -114,6 +116,7 @@ def test_the_number_of_runs_changes_no_bit(count: int) -> None:
     same(result, jax.tree.map(lambda leaf: leaf[:count], trained()[1]))
 
 
+@pytest.mark.bits
 def test_many_trainings_are_the_vmapped_replay() -> None:
     keys, run, rates = inputs()
     result = trained()[1]

@@ -30,6 +30,7 @@ def same(a: Any, b: Any) -> None:
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("name", ["k-batch-asp", "k-batch-bsp", "ssp", "k-bsp"])
 def test_the_block_changes_no_bit(name: str) -> None:
     """The compiler sums in another order, and fuses otherwise, for another number of lanes."""
@@ -60,6 +61,7 @@ def write(path: str) -> None:
     np.savez(path, *played())
 
 
+@pytest.mark.bits
 def test_devices_and_meshes_change_no_bit(tmp_path: Path) -> None:
     """Eight devices in a row, a grid of 2 x 4 and a mesh of two of them; 11 runs, which is odd."""
     path = tmp_path / "bits.npz"

@@ -36,6 +36,7 @@ def one_device() -> Any:
     return jax.make_mesh((1,), ("runs",), axis_types=(axis,), devices=jax.local_devices()[:1])
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("encoder", [None, compressors.error_feedback(compressors.top_k(0.4))])
 def test_the_bits_are_those_of_the_vmapped_replay(encoder: Any) -> None:
     def one(key: Any, trace: Any, rate: Any) -> Any:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dtjax.training.replay import replay as replay
     from dtjax.training.task import Task as Task
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _NAMES = {
     "Arm": "experiment.arms",

@@ -17,8 +17,7 @@ class NetworkOptions:
     payload: float | None = None
     """Bits of a gradient as it is sent: 3.2e9. In its place --parameters, with --compressor."""
     parameters: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SHAPE [SHAPE ...]")] = ()
-    """Shapes of the gradient's tensors, 784x128 128, or the entries of one; 32 bits an entry if
-    there is no compressor."""
+    """Shapes of the gradient's tensors: 784x128 128; 32 bits an entry without a compressor."""
     compressor: Annotated[str | None, tyro.conf.arg(metavar="NAME[:NUMBERS]")] = None
     """What makes the payload out of --parameters: one of the compressors above."""
     servers: int | None = None

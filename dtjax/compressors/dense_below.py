@@ -145,8 +145,8 @@ def dense_below(compressor: Any, size: int) -> DenseBelow:
         size: in entries, 0 or more.
 
     Raises:
-        ValueError: if it is no compressor, or adds momentum, which what is dense would lack; or if
-            the size is out of its range.
+        ValueError: if it is not a compressor, or adds momentum, which the dense tensors would
+            lack; or if the size is out of its range.
 
     Example:
         >>> from dtjax.compressors import top_k

@@ -12,9 +12,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dtjax.compressors import codecs
+from dtjax.compressors._largest import all_finite, largest
 from dtjax.compressors.compressor import NEITHER, Compressor
 from dtjax.compressors.error_feedback import kept_if
-from dtjax.compressors.top_k import TopK, all_finite, largest, share
+from dtjax.compressors.top_k import TopK, share
 from dtjax.core import checks
 from dtjax.core.pytree import pytree
 

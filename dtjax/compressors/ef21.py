@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dtjax.compressors._largest import all_finite
 from dtjax.compressors._scope import inside
 from dtjax.compressors.compressor import CONTRACTIVE, NEITHER, Around
 from dtjax.compressors.error_feedback import kept_if, require_lossy
-from dtjax.compressors.top_k import all_finite, top_k
+from dtjax.compressors.top_k import top_k
 from dtjax.core import checks
 from dtjax.core.pytree import pytree
 
@@ -52,7 +53,7 @@ class EF21(Around):
         change = x - memory.estimate
         inner, sent = self.compressor.compress(memory.inner, change, key, step)
         estimate = memory.estimate + sent.astype(x.dtype)
-        # The change is looked at too: what is not finite in it may not have been sent.
+        # Check the change too: an entry that is not finite may not have been sent.
         good = all_finite(estimate + change)
         return kept_if(good, Estimate(estimate, inner), memory, estimate)
 

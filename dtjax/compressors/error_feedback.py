@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from dtjax.compressors._largest import all_finite
 from dtjax.compressors._scope import innermost, inside
 from dtjax.compressors.compressor import NEITHER, Around, Compressor
 from dtjax.compressors.identity import Identity
-from dtjax.compressors.top_k import all_finite, top_k
+from dtjax.compressors.top_k import top_k
 from dtjax.core import checks
 from dtjax.core.pytree import pytree
 

@@ -110,7 +110,7 @@ def int8(stochastic: bool = True) -> Int8:
         stochastic: whether to round at random, else to nearest. Static.
 
     Raises:
-        ValueError: if `stochastic` is no bool.
+        ValueError: if `stochastic` is not a bool.
 
     Example:
         >>> x = jnp.array([127.0, -2.0, 0.0])

@@ -26,7 +26,7 @@ class MajoritySign(Compressor):
         return NEITHER
 
     def compress(self, memory: Any, x: jax.Array, key: Any, step: Any) -> tuple[Any, jax.Array]:
-        """Return 1 or -1 by the sign of x, in turns for 0; NaN for what is not finite."""
+        """Return 1 or -1 by the sign of x, in turns for 0; NaN for entries that are not finite."""
         del key
         signs = jnp.where(_below(x, step), -1.0, 1.0).astype(x.dtype)
         return memory, jnp.where(jnp.isfinite(x), signs, jnp.nan)

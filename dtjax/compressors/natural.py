@@ -94,7 +94,7 @@ def natural() -> Natural:
     exponent of a binary32 number.
 
     Exponent 0 says 0: numbers below 2^-126 become 0 or 2^-126, still without bias. Exponent 255
-    says NaN: what is not finite, and a number above 2^127 that is rounded up.
+    says NaN: entries that are not finite, and a number above 2^127 that is rounded up.
 
     Example:
         >>> x = jnp.array([-0.5, 0.0, 4.0])  # powers of two: nothing is random

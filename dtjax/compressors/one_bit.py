@@ -71,7 +71,7 @@ def _grid(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _quantise(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the means below 0 and of the rest, f[columns] each, and who is of the rest."""
+    """Return the means below 0 and of the rest, f[columns] each, and which are the rest."""
     entries = _rounding.flat(x).reshape(_grid(x.shape))
     above = entries >= 0
     zero = jnp.zeros_like(entries)

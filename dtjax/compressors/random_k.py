@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from dtjax.compressors._largest import largest
 from dtjax.compressors.compressor import CONTRACTIVE, UNBIASED
-from dtjax.compressors.top_k import Sparsifier, count, largest, share
+from dtjax.compressors.top_k import Sparsifier, count, share
 from dtjax.core import random
 from dtjax.core.pytree import pytree
 
@@ -71,7 +72,7 @@ class RandomK(Sparsifier):
         factor = jnp.ones((), x.dtype)
         if self.scaled:
             factor = jnp.asarray(x.size / self.kept(x.shape), x.dtype)
-        # Not a plain zero: what is not finite must be seen even if the draw leaves it out.
+        # Not a plain zero: NaN must be seen even where the draw leaves it out.
         return memory, x * jnp.where(self.mask(x, key), factor, jnp.zeros_like(factor))
 
 

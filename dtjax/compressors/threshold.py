@@ -43,7 +43,7 @@ class Threshold(Compressor):
         return True
 
     def compress(self, memory: Any, x: jax.Array, key: Any, step: Any) -> tuple[Any, jax.Array]:
-        """Keep what is not smaller than the level; NaN is not."""
+        """Keep entries of the level or more, and NaN."""
         del key, step
         small = jnp.abs(x) < self.level.astype(x.dtype)
         return memory, jnp.where(small, jnp.zeros_like(x), x)

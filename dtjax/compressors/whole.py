@@ -117,7 +117,7 @@ def whole(compressor: Any) -> Whole:
         compressor: any. `error_feedback(whole(c))` is `whole(error_feedback(c))`.
 
     Raises:
-        ValueError: if it is no compressor.
+        ValueError: if it is not a compressor.
 
     Example:
         >>> from dtjax.compressors import top_k

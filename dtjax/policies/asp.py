@@ -16,7 +16,7 @@ def asp(max_staleness: Any = None) -> Rule:
             this is Ringmaster ASGD without stops). None: no limit. May be traced.
 
     Raises:
-        ValueError: if `max_staleness` is no integer or negative.
+        ValueError: if `max_staleness` is not an integer of 0 or more.
 
     Example:
         >>> asp().k

@@ -18,14 +18,14 @@ def k_asp(k: Any, max_staleness: Any = None) -> Rule:
         max_staleness: as in `asp`; a discarded gradient does not count towards k.
 
     Raises:
-        ValueError: if `k` is no integer or below 1, or `max_staleness` negative.
+        ValueError: if `k` is not an integer of 1 or more, or `max_staleness` negative.
 
     Example:
         >>> k_asp(2).distinct
         True
 
     Reference:
-        Dutta et al., AISTATS 2018 (K-async).
+        Dutta et al., "Slow and stale gradients can win the race", AISTATS 2018 (K-async).
     """
     k = checks.integer("k_asp", "k", k, low=1)
     return Rule(k=k, distinct=True, max_staleness=cutoff("k_asp", max_staleness))

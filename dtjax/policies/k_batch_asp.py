@@ -18,15 +18,15 @@ def k_batch_asp(k: Any, max_staleness: Any = None) -> Rule:
         max_staleness: as in `asp`.
 
     Raises:
-        ValueError: if `k` is no integer or below 1, or `max_staleness` negative.
+        ValueError: if `k` is not an integer of 1 or more, or `max_staleness` negative.
 
     Example:
         >>> k_batch_asp(4).k
         4
 
     Reference:
-        Dutta et al., AISTATS 2018 (K-batch-async); Zhang et al., 2016 (n-softsync); Nguyen et
-        al., 2022 (FedBuff with one local step).
+        Dutta et al., "Slow and stale gradients can win the race", AISTATS 2018 (K-batch-async);
+        Zhang et al., 2016 (n-softsync); Nguyen et al., 2022 (FedBuff with one local step).
     """
     k = checks.integer("k_batch_asp", "k", k, low=1)
     return Rule(k=k, max_staleness=cutoff("k_batch_asp", max_staleness))

@@ -17,14 +17,15 @@ def k_batch_bsp(k: Any, preempt: bool = True) -> Rule:
         preempt: as in `k_bsp`; False is Rennala SGD.
 
     Raises:
-        ValueError: if `k` is no integer or below 1.
+        ValueError: if `k` is not an integer of 1 or more.
 
     Example:
         >>> k_batch_bsp(4).distinct
         False
 
     Reference:
-        Dutta et al., AISTATS 2018 (K-batch-sync); Tyurin and Richtarik, 2023 (Rennala SGD).
+        Dutta et al., "Slow and stale gradients can win the race", AISTATS 2018 (K-batch-sync);
+        Tyurin and Richtarik, 2023 (Rennala SGD).
     """
     return synchronous("k_batch_bsp", k, preempt, distinct=False)
 

@@ -21,13 +21,13 @@ UNBOUNDED = np.int32(np.iinfo(np.int32).max)
 @pytree
 @dataclass(frozen=True)
 class Rule:
-    """When the server updates, whose work is cancelled and who waits, as five numbers.
+    """When the server updates, whose work is cancelled and which workers wait, as five numbers.
 
-    At each arrival: the gradient is used unless its staleness is above `max_staleness`; the server
-    updates when `k` used gradients are there; with `distinct`, who has delivered waits for the
-    update (so that k gradients are k workers'), otherwise it starts again at once; with `cancel`,
-    an update stops all unfinished work and everybody starts again; a worker starts only while its
-    completed count is at most `bound` above the slowest worker's.
+    At each arrival the gradient is used unless its staleness is above `max_staleness`. The server
+    updates when `k` used gradients are there. With `distinct`, a worker that has delivered waits
+    for the update (so that k gradients are k workers'); otherwise it starts again at once. With
+    `cancel`, an update stops all unfinished work, and every worker starts again. A worker starts
+    only while its completed count is at most `bound` above the slowest worker's.
 
     Every field is a traced leaf, so that rules sweep under `vmap` in one compile. A field that is
     None is compiled out: `k` None is all the workers, `bound` and `max_staleness` None no limit.
@@ -41,12 +41,12 @@ class Rule:
 
     @property
     def discards(self) -> bool:
-        """Whether a gradient can be thrown away at arrival."""
+        """Whether a gradient can be discarded at arrival."""
         return self.max_staleness is not None
 
     @property
     def form(self) -> str | None:
-        """What workers do, in a word, where it is known without tracing: see `types.Policy`."""
+        """What workers do, in a word, where it is known without tracing: see `protocols.Policy`."""
         switches = (self.distinct, self.cancel)
         if self.discards or not checks.is_concrete(switches) or any(map(np.ndim, switches)):
             return None
@@ -101,7 +101,7 @@ class Rule:
     def sweep(
         self, state: jax.Array, view: View, event: Event, decision: Decision
     ) -> tuple[jax.Array, jax.Array]:
-        """Cancel at an update if the rule does; start those whom nothing holds any more."""
+        """Cancel at an update if the rule does; start the workers that need not wait any more."""
         del event
         busy = view.phase == COMPUTING
         cancelled = busy & decision.commit & jnp.asarray(self.cancel)

@@ -11,14 +11,15 @@ from dtjax.policies.rule import Rule
 
 
 def ssp(bound: Any, max_staleness: Any = None) -> Rule:
-    """Make stale-synchronous parallel: nobody runs more than `bound` ahead of the slowest worker.
+    """Make stale-synchronous parallel: no worker runs more than `bound` ahead of
+    the slowest.
 
     Args:
         bound: difference of completed computations, 0 or more; 0 is lock-step. May be traced.
         max_staleness: as in `asp`. It discards; `bound` makes workers wait.
 
     Raises:
-        ValueError: if a number is no integer or negative.
+        ValueError: if a number is not an integer of 0 or more.
 
     Example:
         >>> ssp(3).bound

@@ -164,7 +164,7 @@ def test_a_plain_loop_gives_the_same_seconds(star: str) -> None:
 
 
 @pytest.mark.slow
-def test_two_events_give_what_one_gives() -> None:
+def test_two_events_a_gradient_give_the_schedule_of_one() -> None:
     net = network.star(
         payload=[64.0, 32.0],
         bandwidth=[64.0, 32.0, 16.0],

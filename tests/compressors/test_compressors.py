@@ -80,7 +80,7 @@ class TooFewBits(Identity):
         (TooFewBits, "bytes, but 12 are counted"),
     ],
 )
-def test_a_broken_one_fails(broken, words):
+def test_check_compressor_names_the_broken_rule(broken, words):
     kind = pytree(dataclass(frozen=True)(broken))
     with pytest.raises(AssertionError, match=words):
         check_compressor(kind())

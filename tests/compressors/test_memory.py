@@ -66,7 +66,7 @@ def top_by_numpy(x, k):
     return kept
 
 
-def test_what_is_not_sent_of_eight_entries_is_the_residual():
+def test_residual_holds_the_entries_that_were_not_sent():
     compressor = error_feedback(top_k(0.25))
     memory, message = compressor.compress(compressor.array_memory(EIGHT), EIGHT, KEY, 0)
     np.testing.assert_array_equal(message, [0, -4, 0, 0, 0, 0, 5, 0])

@@ -178,7 +178,7 @@ def test_majority() -> None:
     np.testing.assert_array_equal(vote["w"], [1, 0, -1, np.nan])
 
 
-def test_a_majority_is_of_what_is_voted_on() -> None:
+def test_majority_sign_applies_the_vote_of_the_workers() -> None:
     average = {"b": jnp.array([0.2, -0.4]), "w": jnp.array([[0.5, 0.0, -0.25]])}
     for scope in (c.whole, lambda inner: c.dense_below(inner, 1)):
         vote = scope(c.majority_sign()).decode(average)

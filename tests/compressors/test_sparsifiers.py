@@ -24,7 +24,8 @@ from dtjax.compressors import (
     top_k,
     whole,
 )
-from dtjax.compressors.top_k import count, largest
+from dtjax.compressors._largest import largest
+from dtjax.compressors.top_k import count
 
 KEY = jax.random.key(0)
 EIGHT = np.array([0.3, -4.0, 1.0, 0.0, 2.0, -0.5, 5.0, -1.5], np.float32)
@@ -169,7 +170,7 @@ def test_random_k_is_of_the_shared_key_only_if_it_says_so():
     assert random_k(0.25, scaled=False).constant((8,)) == 0.25
 
 
-def test_threshold_keeps_what_reaches_the_level():
+def test_threshold_keeps_entries_of_the_level_and_above():
     compressor = threshold(1.5)
     message = compressor.compress((), jnp.asarray(EIGHT), KEY, 0)[1]
     np.testing.assert_array_equal(message, np.where(np.abs(EIGHT) >= 1.5, EIGHT, 0))
@@ -201,7 +202,7 @@ def test_a_composition_counts_indices_and_quantised_values():
     assert compose(random_k(0.1), bf16()).family == NEITHER
 
 
-def test_a_composition_quantises_what_is_kept():
+def test_compose_quantises_the_kept_entries():
     x = jnp.asarray(np.random.default_rng(3).normal(size=40), jnp.float32)
     found = compose(top_k(0.25), bf16()).compress((), x, KEY, 0)[1]
     wanted = np.where(kept_by_numpy(np.asarray(x), 10), x.astype(jnp.bfloat16), 0)

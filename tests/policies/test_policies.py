@@ -129,7 +129,7 @@ def test_a_preempting_server_stops_and_an_ignoring_one_throws_away() -> None:
 
 
 @pytest.mark.parametrize("cutoff", [0, 1, 3])
-def test_a_cutoff_discards_what_is_older(cutoff: int) -> None:
+def test_max_staleness_discards_older_gradients(cutoff: int) -> None:
     for seed in TABLES:
         found = run(policies.asp(cutoff), seed, n=6, updates=30)
         stale = {s for row in found["updates"] for s in row["staleness"]}

@@ -133,12 +133,12 @@ LAWS = [
 ]
 
 
-def test_a_law_of_ones_own() -> None:
+def test_check_delay_passes_a_users_law() -> None:
     check_delay(Law(jnp.float32(0.5)))
 
 
 @pytest.mark.parametrize(("law", "sentence"), LAWS, ids=[sentence for _, sentence in LAWS])
-def test_a_law_that_breaks_a_rule(law: Any, sentence: str) -> None:
+def test_check_delay_names_the_broken_rule(law: Any, sentence: str) -> None:
     with pytest.raises(AssertionError, match=sentence):
         check_delay(law)
 
@@ -211,13 +211,13 @@ POLICIES = [
 ]
 
 
-def test_a_policy_of_ones_own() -> None:
+def test_check_policy_passes_a_users_policy() -> None:
     check_policy(Custom(3))
     run = simulate(Custom(3))
     assert run.trace.valid.sum(1).tolist() == [1, 2, *[3] * 10]
 
 
 @pytest.mark.parametrize(("policy", "sentence"), POLICIES, ids=[text for _, text in POLICIES])
-def test_a_policy_that_breaks_a_rule(policy: Any, sentence: str) -> None:
+def test_check_policy_names_the_broken_rule(policy: Any, sentence: str) -> None:
     with pytest.raises(AssertionError, match=sentence):
         check_policy(policy)

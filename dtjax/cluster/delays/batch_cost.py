@@ -26,7 +26,7 @@ def batch_cost(law: Any, examples: Numbers, *, fixed: ArrayLike, per_example: Ar
         per_example: seconds an example, not negative; not both costs may be 0.
 
     Raises:
-        ValueError: if a number is out of its range, or the cost is 0, or `law` is no law or is
+        ValueError: if a number is out of its range, or the cost is 0, or `law` is not a law or is
             made for another number of workers.
 
     Example:

@@ -78,7 +78,7 @@ def per_worker(laws: Sequence[Any]) -> PerWorker:
         laws: one law a worker, in worker order.
 
     Raises:
-        ValueError: if there is none, or one is no law or is made for another number of workers.
+        ValueError: if `laws` is empty, or one is not a law or is made for other workers.
 
     Example:
         >>> per_worker([exponential(1.0), deterministic(3.0)]).mean().tolist()

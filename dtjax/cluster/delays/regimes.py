@@ -73,7 +73,7 @@ def regimes(law: Any, *, factor: ArrayLike, enter: ArrayLike, leave: ArrayLike) 
         leave: probability, 0 < leave <= 1.
 
     Raises:
-        ValueError: if a number is out of its range or not finite, or `law` is no law.
+        ValueError: if a number is out of its range or not finite, or `law` is not a law.
 
     Example:
         >>> law = regimes(exponential(1.0), factor=5.0, enter=0.05, leave=0.15)

@@ -94,7 +94,7 @@ def scaled(law: Any, by: Numbers) -> Scaled:
         by: f[] or f[n], positive.
 
     Raises:
-        ValueError: if `by` is not positive and finite, or `law` is no law or is made for another
+        ValueError: if `by` is not positive and finite, or `law` is not a law or is made for another
             number of workers.
 
     Example:

@@ -84,7 +84,7 @@ def slowdowns(
         factor: 1 or more.
 
     Raises:
-        ValueError: if a number is out of its range or not finite, or `law` is no law or is made
+        ValueError: if a number is out of its range or not finite, or `law` is not a law or is made
             for another number of workers.
 
     Example:

@@ -83,30 +83,15 @@ def star(
     own = None
     if worker_bandwidth is not None:
         own = more / per_worker(name, "worker_bandwidth", worker_bandwidth, RATE)
-    zero = jnp.zeros((), float)
-    seconds, change, late = None, None, zero
-    if pull is None:
-        for argument, value in (("pull_bandwidth", pull_bandwidth), ("pull_change", pull_change)):
-            if value is not None:
-                raise checks.fail(name, argument, "must not be given without `pull`", value)
-        if shared_egress:
-            raise checks.fail(name, "shared_egress", "must not be set without `pull`", True)
-    else:
-        whole = checks.real(name, "pull", pull, checks.NON_NEGATIVE, ndim=0)
-        down = jnp.sum(jnp.broadcast_to(rate, (S,)))
-        if pull_bandwidth is not None:
-            down = per_worker(name, "pull_bandwidth", pull_bandwidth, RATE)
-        seconds, late = whole * more / down, air
-        if pull_change is not None:
-            part = checks.real(name, "pull_change", pull_change, checks.NON_NEGATIVE, ndim=0)
-            change = part * more / down
+    down = jnp.sum(jnp.broadcast_to(rate, (S,)))
+    seconds, change = _pulls(name, more, down, pull, pull_bandwidth, pull_change, shared_egress)
     return Network(
         push=parts * more / rate,
         payload=bits.reshape(-1),
         private=own,
         latency=air,
         pull=seconds,
-        pull_latency=late,
+        pull_latency=jnp.zeros((), float) if seconds is None else air,
         change=change,
         encode=checks.real(name, "encode", encode, checks.NON_NEGATIVE, ndim=0),
         fold=checks.real(name, "fold", fold, checks.NON_NEGATIVE, ndim=0),
@@ -115,6 +100,33 @@ def star(
         ordered=in_order(parts * more / rate, air, bits.reshape(-1)),
         shared_egress=bool(shared_egress),
     ).checked(name)
+
+
+def _pulls(
+    name: str,
+    more: jax.Array,
+    down: jax.Array,
+    pull: checks.Numbers | None,
+    bandwidth: checks.Numbers | None,
+    change: checks.Numbers | None,
+    shared_egress: bool,
+) -> tuple[jax.Array | None, jax.Array | None]:
+    """Return the seconds of a pull of the model, and of one update's change; None: none."""
+    if pull is None:
+        for argument, value in (("pull_bandwidth", bandwidth), ("pull_change", change)):
+            if value is not None:
+                raise checks.fail(name, argument, "must not be given without `pull`", value)
+        if shared_egress:
+            raise checks.fail(name, "shared_egress", "must not be set without `pull`", True)
+        return None, None
+    whole = checks.real(name, "pull", pull, checks.NON_NEGATIVE, ndim=0)
+    if bandwidth is not None:
+        down = per_worker(name, "pull_bandwidth", bandwidth, RATE)
+    seconds = whole * more / down
+    if change is None:
+        return seconds, None
+    part = checks.real(name, "pull_change", change, checks.NON_NEGATIVE, ndim=0)
+    return seconds, part * more / down
 
 
 def _shares(name: str, shares: checks.Numbers, servers: int) -> jax.Array:

@@ -78,7 +78,7 @@ def write_fixed(values: ArrayLike, width: int) -> Bits:
         u8[count x width], zeros and ones.
 
     Raises:
-        ValueError: if a value does not fit or is no integer, or `width` is out of range.
+        ValueError: if a value does not fit or is not an integer, or `width` is out of range.
 
     Example:
         >>> write_fixed([2, 0, 1], 2).tolist()

@@ -25,6 +25,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # signatures of arrays say little: docstrings give shapes and units
 autosummary_generate = False
 napoleon_numpy_docstring = False
+napoleon_use_rtype = False  # what is before a colon in Returns is no type
 
 # Each page is run when it is built, in a folder of its own; an error stops the build.
 nb_execution_mode = "force"
@@ -35,7 +36,7 @@ nb_execution_show_tb = True
 
 
 def escape_bars(_app, _what, _name, _object, _options, lines: list[str]) -> None:
-    """Keep |x| in formulas from being read as a substitution; code and examples stay as they are."""
+    """Keep |x| in formulas from being read as a substitution, but not in code and examples."""
     example = False
     for i, line in enumerate(lines):
         example = bool(line.strip()) and (example or line.lstrip().startswith(">>>"))

@@ -154,8 +154,8 @@ class Lab:
     def clocks(self, policy: str, n: int, cells: list[Cell], runs: np.ndarray) -> tuple[Any, Any]:
         """Simulate every cell with every run: (trace, accounts), lanes in this order."""
         from dtjax.clock.status import DONE
+        from dtjax.clock.trace import trim
         from dtjax.montecarlo.sharding import in_waves
-        from dtjax.training.many_runs import trim
 
         config, lanes = self.config, len(cells) * len(runs)
         k = gradients_an_update(config, policy, n)

@@ -149,3 +149,27 @@ def seconds(trace: Trace) -> np.ndarray:
         float64 [..., T] since the trace began; rows that were not made repeat the last time.
     """
     return np.cumsum(np.asarray(trace.dt, dtype=np.float64), axis=-1)
+
+
+def trim(traces: Trace, rows: int | None = None, width: int | None = None) -> Trace:
+    """Cut padding off a batch of traces: rows and entries that no run uses.
+
+    Args:
+        traces: of R runs.
+        rows: how many rows to keep; None: as many as the longest run made.
+        width: how many entries a row to keep; None: as many as the widest row has.
+
+    Returns:
+        Traces on the host.
+    """
+    used = np.asarray(traces.examples) > 0
+    rows = max(1, int(used.any(-1).sum(-1).max())) if rows is None else rows
+    width = max(1, int(used.sum(-1).max())) if width is None else width
+
+    def cut(leaf: Any) -> np.ndarray:
+        host = np.asarray(leaf)
+        if host.ndim == 3:
+            return host[:, :rows, :width]
+        return host[:, :rows] if host.ndim == 2 else host
+
+    return jax.tree.map(cut, traces)

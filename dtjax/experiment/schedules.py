@@ -15,12 +15,11 @@ from jax.sharding import Mesh
 from dtjax.clock.accounting import Accounts
 from dtjax.clock.simulate import simulate
 from dtjax.clock.status import DONE
-from dtjax.clock.trace import Trace
+from dtjax.clock.trace import Trace, trim
 from dtjax.core import checks
 from dtjax.experiment.arms import Entry
 from dtjax.montecarlo.sharding import in_waves, spread
 from dtjax.policies.rule import UNBOUNDED, Rule
-from dtjax.training.many_runs import trim
 
 SMALL = 2**17
 """Entries of a trace that is small: then all policies have traces of one shape, and one program."""

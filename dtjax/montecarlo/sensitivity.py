@@ -113,11 +113,7 @@ def sensitivity(
     drawn = _keys(name, key, runs)
 
     tree = jax.tree.structure(cluster.delay)
-    kinds = jax.tree.leaves(kinds_of(cluster.delay))
-    if method == "auto" and not continuous(cluster, policy):
-        kinds = [DIFFERENCES if kind == PATHWISE else kind for kind in kinds]
-    elif method != "auto":
-        kinds = [kind if kind == FIXED else method for kind in kinds]
+    kinds = _kinds(cluster, policy, method)
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(cluster.delay)]
     still = [jnp.zeros_like(leaf) for leaf in leaves]
     # One program a call: where it differentiates, differences are taken with it too.
@@ -151,6 +147,16 @@ def sensitivity(
         seconds=float(times.mean()),
         seconds_error=float(_error(times)),
     )
+
+
+def _kinds(cluster: Any, policy: Any, method: str) -> list[str]:
+    """Return how the derivative to each leaf of the law is estimated."""
+    kinds = jax.tree.leaves(kinds_of(cluster.delay))
+    if method == "auto" and not continuous(cluster, policy):
+        return [DIFFERENCES if kind == PATHWISE else kind for kind in kinds]
+    if method != "auto":
+        return [kind if kind == FIXED else method for kind in kinds]
+    return kinds
 
 
 def _keys(name: str, key: Any, runs: int | None) -> jax.Array:

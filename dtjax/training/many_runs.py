@@ -26,8 +26,8 @@ def train_runs(
     keys: jax.Array,
     traces: Trace,
     task: Task,
-    optimizer: Callable[[Any], Any],
-    rates: Any,
+    optimizer: Any,
+    rates: Any = None,
     *,
     evaluate_every: int,
     encoder: Encoder | None = None,
@@ -52,8 +52,9 @@ def train_runs(
         keys: key[R], of initial parameters and mini-batches.
         traces: of R runs, as of `simulate` under `vmap`.
         task: what is learned.
-        optimizer: from a learning rate, f[], to an optax transformation.
-        rates: f[R], learning rates.
+        optimizer: as in `replay`: an optax transformation, or beside `rates` a function from the
+            learning rate, f[], to one.
+        rates: f[R], learning rates; None: `optimizer` is a transformation already.
         evaluate_every: gradients between two evaluations, 1 or more.
         encoder: what all workers do to their gradients, as in `replay`.
         encoders: an encoder for each run instead, a pytree whose leaves have a leading axis R.
@@ -84,9 +85,11 @@ def train_runs(
     block = checks.integer(name, "block", block, low=1)
     if encoder is not None and encoders is not None:
         raise checks.fail(name, "encoders", "must not be given beside encoder", encoders)
-    if not callable(optimizer):
-        rule = "must be a function from a learning rate to an optax transformation"
-        raise checks.fail(name, "optimizer", rule, optimizer)
+    if rates is None:
+        optimizer, rates = partial(_made, optimizer), np.zeros(np.shape(keys)[:1])
+    elif not callable(optimizer):
+        rule = "must be a function from a learning rate to an optax transformation, beside `rates`"
+        raise checks.fail(name, "optimizer", rule, type(optimizer).__name__)
     rates = np.asarray(rates, float)
     count_runs(name, (keys, traces, rates, encoders))
     fits(name, task, traces)
@@ -122,6 +125,12 @@ def train_runs(
         parts.append(real_runs(_wave(state, measured, losses, place[index], length), real))
     found: dict[str, Any] = take(join(parts), kind) | {"dt": np.asarray(traces.dt)}
     return Training(**found)
+
+
+def _made(optimizer: Any, rate: Any) -> Any:
+    """Return a transformation that needs no rate."""
+    del rate
+    return optimizer
 
 
 def _start(
@@ -270,27 +279,3 @@ def _wave(
         "diverged": state.diverged,
         "params": state.params,
     }
-
-
-def trim(traces: Trace, rows: int | None = None, width: int | None = None) -> Trace:
-    """Cut padding off a batch of traces: rows and entries that no run uses.
-
-    Args:
-        traces: of R runs.
-        rows: how many rows to keep; None: as many as the longest run made.
-        width: how many entries a row to keep; None: as many as the widest row has.
-
-    Returns:
-        Traces on the host.
-    """
-    used = np.asarray(traces.examples) > 0
-    rows = max(1, int(used.any(-1).sum(-1).max())) if rows is None else rows
-    width = max(1, int(used.sum(-1).max())) if width is None else width
-
-    def cut(leaf: Any) -> np.ndarray:
-        host = np.asarray(leaf)
-        if host.ndim == 3:
-            return host[:, :rows, :width]
-        return host[:, :rows] if host.ndim == 2 else host
-
-    return jax.tree.map(cut, traces)

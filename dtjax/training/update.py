@@ -73,18 +73,7 @@ def train(
     valid = row.examples > 0
     total = jnp.sum(row.examples)
     weights = row.examples / jnp.where(total > 0, total, 1.0)
-    memory, server = state.memory, state.server
-    if encoder is not None:
-        goes_on = state.diverged < 0
-        memory, gradients = _encode(encoder, memory, gradients, row, key, goes_on)
-    average = _weigh(weights, valid, gradients)
-    decode = getattr(encoder, "decode", None)
-    if decode is not None:
-        average = decode(average)
-    if downlink is not None:
-        nobody = jnp.int32(-1)
-        extras = _extras(key, nobody, state.version, jnp.int32(0), total)
-        server, average = downlink.encode(server, average, extras)
+    memory, server, average = _send(state, row, key, gradients, weights, encoder, downlink)
     loss = jnp.sum(jnp.where(valid, weights * losses, 0.0))
 
     update = optax.with_extra_args_support(optimizer).update
@@ -120,6 +109,30 @@ def train(
         diverged=jnp.where(made & ~finite & (state.diverged < 0), state.version, state.diverged),
     )
     return new, jnp.where(made, loss, jnp.nan)
+
+
+def _send(
+    state: TrainState,
+    row: Rows,
+    key: jax.Array,
+    gradients: Any,
+    weights: jax.Array,
+    encoder: Encoder | None,
+    downlink: Encoder | None,
+) -> tuple[Any, Any, Any]:
+    """Encode the gradients and average the messages: (memories, the server's, the average)."""
+    memory, server = state.memory, state.server
+    if encoder is not None:
+        memory, gradients = _encode(encoder, memory, gradients, row, key, state.diverged < 0)
+    average = _weigh(weights, row.examples > 0, gradients)
+    decode = getattr(encoder, "decode", None)
+    if decode is not None:
+        average = decode(average)
+    if downlink is not None:
+        nobody, total = jnp.int32(-1), jnp.sum(row.examples)
+        extras = _extras(key, nobody, state.version, jnp.int32(0), total)
+        server, average = downlink.encode(server, average, extras)
+    return memory, server, average
 
 
 def _compute(state: TrainState, row: Rows, key: jax.Array, task: Task) -> tuple[Any, Any, Any]:

@@ -18,8 +18,9 @@ import pytest
 
 import dtjax
 from dtjax import data, models
+from dtjax.clock.trace import trim
 from dtjax.montecarlo.sharding import map_runs
-from dtjax.training.many_runs import train_runs, trim
+from dtjax.training.many_runs import train_runs
 from dtjax.training.task import Task, classification
 
 RUNS, BLOCK, EVERY = 6, 4, 24

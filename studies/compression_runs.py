@@ -46,15 +46,10 @@ PLAIN = (
 )
 SAME = ("rates", "target", "runs", "tuning_runs", "window", "evaluate_every", "widenings", "seed")
 """Settings that `dtjax.compare` has by the same names."""
-NAMED = {
-    "target_seconds": "target_updates",
-    "tuning_seconds": "tuning_updates",
-    "error_sum": "error",
-    "carried_sum": "carried",
-}
-"""What `dtjax.compare` calls what is kept; an update takes a second of its clock."""
+NAMED = {"target_seconds": "target_updates", "tuning_seconds": "tuning_updates"}
+"""An update takes a second of the clock of `dtjax.compare`."""
 KEPT = ("test_loss", "test_accuracy", "validation_loss", "validation_accuracy", "updates")
-KEPT += ("gradients", "diverged", "rate", "rate_warning", "tried")
+KEPT += ("gradients", "diverged", "rate", "rate_warning", "tried", "error", "carried")
 
 
 def settings(names: tuple[str, ...], memories: tuple[str, ...]) -> tuple[str, ...]:
@@ -229,7 +224,7 @@ def probed(task: Task) -> Task:
     """Return a task whose parameters have two more entries, `probe`, sums over the updates.
 
     Of the mean over the workers of |C(x) - x|^2 / |x|^2, and of |x| / |gradient|; x is what is
-    compressed, the gradient with what the memory adds. Measures `error_sum` and `carried_sum`.
+    compressed, the gradient with what the memory adds. Measures `error` and `carried`.
     """
 
     def init(data: Any, key: jax.Array) -> Any:
@@ -237,7 +232,7 @@ def probed(task: Task) -> Task:
 
     def evaluate(data: Any, params: Any) -> Any:
         error, carried = params["probe"]
-        return task.evaluate(data, params["model"]) | {"error_sum": error, "carried_sum": carried}
+        return task.evaluate(data, params["model"]) | {"error": error, "carried": carried}
 
     return dataclasses.replace(
         task,

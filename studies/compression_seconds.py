@@ -10,7 +10,7 @@ import xarray as xr
 
 import dtjax
 from dtjax import delays, network, policies
-from dtjax.analysis.bootstrap import bounds, median, ratio, resampled
+from dtjax.analysis.bootstrap import estimate, median, ratio
 from dtjax.montecarlo.sharding import map_runs
 from dtjax.training.result import seconds_at
 from studies.compression_runs import parted
@@ -48,15 +48,12 @@ def timed(study: Any, whole: xr.Dataset) -> xr.Dataset:
     there = np.isfinite(reached)
     last = seconds_at(dt, np.where(there, reached, 0).astype(int)[..., None])[..., 0]
     dims = ("setting", "bandwidth", "run")
+    note = {"units": "s", "note": "infinite: not reached"}
     sent = whole.target_updates * study.workers * whole.bits / 8
     texts, memories = zip(*map(parted, whole.setting.values), strict=True)
     return whole.assign(
         seconds=((*dims, "evaluation"), seconds_at(dt, updates[:, None]), {"units": "s"}),
-        target_seconds=(
-            dims,
-            np.where(there, last, np.inf),
-            {"units": "s", "note": "infinite: not reached"},
-        ),
+        target_seconds=(dims, np.where(there, last, np.inf), note),
         target_bytes=sent.assign_attrs(units="B", note="of gradients, all workers together"),
     ).assign_coords(
         bandwidth=("bandwidth", speeds, {"units": "bit s-1"}),
@@ -90,18 +87,16 @@ def update_seconds(keys: Any, law: Any, workers: int, updates: int, **links: Any
     return dt.reshape(count, runs, updates)
 
 
-def break_even(bandwidth: np.ndarray, own: np.ndarray, dense: np.ndarray) -> float:
-    """Find the bandwidth below which one sender is faster than another.
+def break_even(bandwidth: np.ndarray, own: np.ndarray, dense: np.ndarray) -> np.ndarray:
+    """Find the largest bandwidth below which one sender is faster than another, f[...].
 
-    The ratio of their seconds is interpolated between bandwidths, logarithm against logarithm.
+    The ratio of their seconds is interpolated between bandwidths, logarithm against logarithm. 0 if
+    it is faster at none, infinity if it is so at all of them.
 
     Args:
         bandwidth: f[B], positive and finite.
-        own: f[B], seconds of the one; may be infinite.
-        dense: f[B], seconds of the other.
-
-    Returns:
-        The largest such bandwidth: 0 if it is faster at none, infinity if it is so at all of them.
+        own: f[B, ...], seconds of the one; may be infinite.
+        dense: f[B, ...], seconds of the other.
 
     Example:
         >>> found = break_even(np.array([1.0, 100.0]), np.array([5.0, 2.0]), np.array([10.0, 1.0]))
@@ -109,17 +104,15 @@ def break_even(bandwidth: np.ndarray, own: np.ndarray, dense: np.ndarray) -> flo
         10.0
     """
     order = np.argsort(-bandwidth)
-    with np.errstate(divide="ignore"):
+    x = np.log(bandwidth[order])
+    with np.errstate(divide="ignore", invalid="ignore"):
         gain = np.log(ratio(own, dense))[order]
-    better = gain < 0
-    if not better.any():
-        return 0.0
-    first = int(np.argmax(better))
-    if first == 0:
-        return float("inf")
-    x, (a, b) = np.log(bandwidth[order]), gain[first - 1 : first + 1]
-    part = a / (a - b) if np.isfinite(a - b) else 1.0
-    return float(np.exp(x[first - 1] + part * (x[first] - x[first - 1])))
+        better = gain < 0
+        first = better.argmax(axis=0)
+        a, b = (np.take_along_axis(gain, i[None], 0)[0] for i in (np.maximum(first - 1, 0), first))
+        part = np.where(np.isfinite(a - b), a / (a - b), 1.0)
+        between = np.exp(x[first - 1] + part * (x[first] - x[first - 1]))
+    return np.select([~better.any(axis=0), first == 0], [0.0, np.inf], between)
 
 
 def break_evens(bandwidth: np.ndarray, own: np.ndarray, dense: np.ndarray) -> tuple[float, ...]:
@@ -130,6 +123,6 @@ def break_evens(bandwidth: np.ndarray, own: np.ndarray, dense: np.ndarray) -> tu
         own: f[B, R].
         dense: f[B, R], of the same runs.
     """
-    samples = zip(resampled(own).T, resampled(dense).T, strict=True)
-    found = np.array([break_even(bandwidth, *pair) for pair in samples])
-    return break_even(bandwidth, median(own), median(dense)), *bounds(found).tolist()
+    both = np.stack([own, dense])
+    middle, ends = estimate(both, lambda x: break_even(bandwidth, median(x[0]), median(x[1])))
+    return float(middle), *ends.tolist()

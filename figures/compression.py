@@ -118,23 +118,12 @@ def relative(axes: Any, whole: Any, ones: list[Any], how: dict[str, dict[str, An
             samples = np.nan_to_num(median(own, seed=0) / median(dense, seed=0), nan=1, posinf=1e9)
         low, high = np.quantile(samples, [0.025, 0.975], axis=-1)
         axes.fill_between(speed, low, high, color=line["color"], alpha=0.12, linewidth=0)
-        even = float(one.break_even[0])
+        even = float(one.break_even)
         if 0 < even < np.inf:
             axes.plot(even, 1.0, marker="o", markersize=3.5, color=line["color"], zorder=4)
     axes.set(xscale="log", yscale="log", xlabel="bandwidth, bit/s")
     axes.set_ylim(top=1.3 * max(float(np.max(line.get_ydata())) for line in axes.lines))
     axes.set_xlim(speed[0] / 1.5, speed[-1] * 1.5)
-
-
-def lost(one: Any) -> float:
-    """Return the median over runs of what is lost of a message, mean of those until it diverges."""
-    import numpy as np
-
-    sums, updates = one.error.values, one.updates.values
-    with np.errstate(invalid="ignore"):
-        means = np.where(np.isfinite(sums) & (updates > 0), sums / updates, np.nan)
-    last = np.isfinite(means).sum(axis=-1)  # of those after the start
-    return float(np.median(means[np.arange(len(means)), last]))
 
 
 def errors(axes: Any, whole: Any, how: dict[str, dict[str, Any]]) -> None:
@@ -149,10 +138,10 @@ def errors(axes: Any, whole: Any, how: dict[str, dict[str, Any]]) -> None:
         kept, y = whole.isel(setting=place), len(names)
         text = str(kept.compressor.values)
         names.append(f"{text}, {kept.memory.values}" if several else text)
-        color, end = how[text]["color"], lost(kept)
+        color, end = how[text]["color"], float(kept.mean_error.median())
         axes.plot(end, y, marker="o", markersize=4, color=color)
         for plain in np.flatnonzero(whole.setting.values == text):
-            start = lost(whole.isel(setting=plain))
+            start = float(whole.mean_error.isel(setting=plain).median())
             axes.plot([start, end], [y, y], color=color, linewidth=0.8)
             axes.plot(start, y, marker="o", markersize=4, markerfacecolor="white", color=color)
         if mark := {0: "+", 1: "x"}.get(int(kept.verdict)):

@@ -14,6 +14,7 @@ import numpy as np
 
 from dtjax.analysis.bootstrap import bounds, median, median_interval, resampled
 from dtjax.core.table import table
+from studies.compression_report import notes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,7 +35,19 @@ class Interaction(NamedTuple):
     added: tuple[float, float, float]
     multiplied: tuple[float, float, float]
     margins: tuple[float, float]  # interval of the sum of the increments of either alone
-    says: str
+
+    @property
+    def says(self) -> str:
+        """Which of both is in its interval."""
+        if not self.margins[0] > 0:
+            return "undecided: alone they cost nothing that is clear"
+        if self.added[2] < 1:
+            return "mask each other: together they cost less than the sum"
+        if self.added[1] <= 1:
+            return "add"
+        if self.multiplied[1] > 1:
+            return "more than multiply"
+        return "multiply" if self.multiplied[2] >= 1 else "more than add, less than multiply"
 
 
 def interaction(loss: np.ndarray) -> Interaction:
@@ -44,14 +57,10 @@ def interaction(loss: np.ndarray) -> Interaction:
         loss: f[staleness, share, run], first 0 and 1; the same runs in every cell.
     """
     loss = np.minimum(loss, WORST)
-    samples = resampled(loss)  # [staleness, share, S]
-    middle = median(loss)[..., None]
-    a, margins = _ratio(samples)
-    m, _ = _ratio(np.log(samples))
-    added = (float(_ratio(middle)[0][0]), *bounds(a).tolist())
-    multiplied = (float(_ratio(np.log(middle))[0][0]), *bounds(m).tolist())
-    ends = tuple(bounds(margins).tolist())
-    return Interaction(added, multiplied, ends, _says(added, multiplied, ends))
+    every = np.concatenate([median(loss)[..., None], resampled(loss)], axis=-1)
+    (added, alone), (multiplied, _) = (_ratio(one) for one in (every, np.log(every)))
+    a, m = ((float(one[0]), *bounds(one[1:]).tolist()) for one in (added, multiplied))
+    return Interaction(a, m, tuple(bounds(alone[1:]).tolist()))
 
 
 def _ratio(loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -62,65 +71,31 @@ def _ratio(loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return both / np.where(alone == 0, np.nan, alone), alone
 
 
-def _says(
-    added: tuple[float, ...], multiplied: tuple[float, ...], margins: tuple[float, ...]
-) -> str:
-    if not margins[0] > 0:
-        return "undecided: alone they cost nothing that is clear"
-    if added[2] < 1:
-        return "mask each other: together they cost less than the sum"
-    if added[1] <= 1:
-        return "add"
-    if multiplied[1] > 1:
-        return "more than multiply"
-    return "multiply" if multiplied[2] >= 1 else "more than add, less than multiply"
-
-
 def tables(whole: xr.Dataset) -> str:
     """Lay out the final losses of each memory, and how the two costs go together."""
-    runs = whole.sizes["run"]
     text = [
-        f"final test loss after {int(whole.updates.max())} updates, {runs} runs; medians, "
-        "95 % bootstrap intervals; the best rate in brackets {}"
+        f"final test loss after {int(whole.updates.max())} updates, {whole.sizes['run']} runs; "
+        "medians, 95 % bootstrap intervals; the best rate in brackets {}"
     ]
-    findings, notes = [], []
+    headers = ["staleness", *(f"share {share:g}" for share in whole.share.values)]
+    findings = []
     for memory in whole.memory.values:
         one = whole.sel(memory=memory)
-        loss = losses(one)
-        headers = ["staleness", *(f"share {share:g}" for share in whole.share.values)]
-        cells = []
-        for i, tau in enumerate(whole.staleness.values):
-            rates = one.rate.transpose("staleness", "share").values[i]
-            row = [f"{median_interval(loss[i, j])} {{{rate:g}}}" for j, rate in enumerate(rates)]
-            cells.append([int(tau), *row])
-        text += ["", f"memory: {memory}", table(headers, cells)]
+        loss, rates = losses(one), one.rate.transpose("staleness", "share").values
+        rows = [
+            [int(tau), *(f"{median_interval(x)} {{{r:g}}}" for x, r in zip(*row, strict=True))]
+            for tau, *row in zip(one.staleness.values, loss, rates, strict=True)
+        ]
+        text += ["", f"memory: {memory}", table(headers, rows)]
         findings.append(f"memory {memory}: {finding(loss)}")
-        notes += _notes(one, str(memory))
-    return "\n".join([*text, "", *findings, *notes])
+    return "\n".join([*text, "", *findings, *notes(whole)])
 
 
 def finding(loss: np.ndarray) -> str:
     """Say in one line how staleness and sparsity go together."""
-    found = interaction(loss)
-    corner = interaction(loss[[0, -1]][:, [0, -1]])
-    return (
-        f"staleness and sparsity {found.says}: A = {_interval(found.added)}, "
-        f"M = {_interval(found.multiplied)}; of the extreme cell A = {_interval(corner.added)}"
+    found, corner = interaction(loss), interaction(loss[[0, -1]][:, [0, -1]])
+    a, m, end = (
+        f"{middle:.2f} [{low:.2f}, {high:.2f}]"
+        for middle, low, high in (found.added, found.multiplied, corner.added)
     )
-
-
-def _interval(bounds: tuple[float, float, float]) -> str:
-    return f"{bounds[0]:.2f} [{bounds[1]:.2f}, {bounds[2]:.2f}]"
-
-
-def _notes(one: xr.Dataset, memory: str) -> list[str]:
-    notes = []
-    for tau in one.staleness.values:
-        for share in one.share.values:
-            cell = one.sel(staleness=tau, share=share)
-            name = f"{memory}, staleness {tau}, share {share:g}"
-            if str(cell.rate_warning.values):
-                notes.append(f"{name}: {cell.rate_warning.values}")
-            if lost := int((cell.diverged.values >= 0).sum()):
-                notes.append(f"{name}: {lost} of {cell.sizes['run']} runs diverged")
-    return notes
+    return f"staleness and sparsity {found.says}: A = {a}, M = {m}; of the extreme cell A = {end}"

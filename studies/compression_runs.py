@@ -1,6 +1,6 @@
-"""What studies/compression.py and studies/compression_staleness.py train and measure.
+"""What studies/compression.py trains: one compressor with one memory, its error measured.
 
-A compressor's error is measured on what it is given in training: the worker that encodes also puts
+The error is of what a compressor is given in training: the worker that encodes also puts
 |C(x) - x|^2 / |x|^2 into two entries of the "gradient" that are not compressed, and that the
 optimizer sums. So it travels by the ways that there are, for every message of every run.
 """
@@ -8,33 +8,80 @@ optimizer sums. So it travels by the ways that there are, for every message of e
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+import optax
+import xarray as xr
 
-from dtjax import compressors
-from dtjax.analysis.bootstrap import bounds, median, ratio, resampled
+import dtjax
+from dtjax import compressors, data, delays, models, policies
 from dtjax.compressors.ef21 import Estimate
 from dtjax.compressors.error_feedback import Residual
 from dtjax.core import checks
 from dtjax.core.pytree import pytree
+from dtjax.training.task import Task, classification
 
 if TYPE_CHECKING:
-    from dtjax.training.task import Task
+    from dtjax.experiment import Progress
 
 NONE, FEEDBACK, EF21 = "none", "feedback", "ef21"
-MEMORIES = (NONE, FEEDBACK, EF21)
 DENSE, VOTE = "identity", "majority-sign"
 NUMBERS = {"top-k": float, "random-k": float, "qsgd": int, "power-sgd": int}
 """Compressors that take a number: share, share, levels over whole tensors, rank."""
-PLAIN = (DENSE, "fp16", "bf16", "fp8", "int8", "natural", "terngrad", "one-bit", "scaled-sign")
-NAMES = (*PLAIN, VOTE, *NUMBERS)
+PLAIN = (
+    DENSE,
+    "fp16",
+    "bf16",
+    "fp8",
+    "int8",
+    "natural",
+    "terngrad",
+    "one-bit",
+    "scaled-sign",
+    VOTE,
+)
+SAME = ("rates", "target", "runs", "tuning_runs", "window", "evaluate_every", "widenings", "seed")
+"""Settings that `dtjax.compare` has by the same names."""
+NAMED = {"target_seconds": "target_updates", "tuning_seconds": "tuning_updates"}
+"""An update takes a second of the clock of `dtjax.compare`."""
+KEPT = ("test_loss", "test_accuracy", "validation_loss", "validation_accuracy", "updates")
+KEPT += ("gradients", "diverged", "rate", "rate_warning", "tried", "error", "carried")
 
 
-def compressor_of(study: str, text: str) -> Any:
+def settings(names: tuple[str, ...], memories: tuple[str, ...]) -> tuple[str, ...]:
+    """Return which compressors are trained with which memories: NAME or NAME + MEMORY.
+
+    Dense gradients come first; compressors have the memories that make sense: none where nothing is
+    lost or votes are sent, ef21 where it is contractive.
+
+    Raises:
+        ValueError: as in `compressor_of`.
+    """
+    found = [DENSE]
+    for text in names:
+        compressor = compressor_of(text)
+        for memory in memories if text not in (DENSE, VOTE) else set(memories) & {NONE}:
+            if memory != EF21 or compressor.family == compressors.CONTRACTIVE:
+                found.append(text if memory == NONE else f"{text} + {memory}")
+    return tuple(dict.fromkeys(found))
+
+
+def parted(setting: str) -> tuple[str, str]:
+    """Return compressor and memory of a setting.
+
+    Example:
+        >>> parted("top-k:0.1 + ef21"), parted("int8")
+        (('top-k:0.1', 'ef21'), ('int8', 'none'))
+    """
+    text, _, memory = setting.partition(" + ")
+    return text, memory or NONE
+
+
+def compressor_of(text: str) -> Any:
     """Make a compressor from NAME or NAME:NUMBER.
 
     QSGD takes the norm of whole tensors and TernGrad does not clip: as they are analysed.
@@ -43,31 +90,22 @@ def compressor_of(study: str, text: str) -> Any:
         ValueError: if the name is unknown, or the number missing, unwanted or out of its range.
 
     Example:
-        >>> compressor_of("study", "top-k:0.01").bits(jnp.zeros(1000))
+        >>> compressor_of("top-k:0.01").bits(jnp.zeros(1000))
         640
     """
     name, colon, number = text.partition(":")
-    checks.choice(study, "compressors", name, NAMES)
-    kind = NUMBERS.get(name)
-    if (kind is None) == bool(colon):
-        rule = f"must be {name}" + (" without a number" if kind is None else ":NUMBER")
-        raise checks.fail(study, "compressors", rule, text)
-    factory = getattr(compressors, name.replace("-", "_"))
-    if kind is None:
-        return factory(clip=None) if name == "terngrad" else factory()
+    checks.choice("compression", "compressors", name, (*PLAIN, *NUMBERS))
+    kind, rule = NUMBERS.get(name), f"must be {name} without a number"
     try:
-        value = kind(number)
+        numbers = [] if kind is None else [kind(number)]
     except ValueError:
-        rule = f"must be {name}:NUMBER, an {kind.__name__}"
-        raise checks.fail(study, "compressors", rule, text) from None
-    return factory(value, bucket=None) if name == "qsgd" else factory(value)
-
-
-def allowed(compressor: Any, memory: str) -> bool:
-    """Whether a memory makes sense: none where nothing is lost, or lengths are not sent."""
-    if isinstance(compressor, (type(compressors.identity()), type(compressors.majority_sign()))):
-        return memory == NONE
-    return memory != EF21 or compressor.family == compressors.CONTRACTIVE
+        numbers = None
+    if kind is not None:
+        rule = f"must be {name}:NUMBER" + (", an integer" if kind is int else "")
+    if numbers is None or (kind is None and colon):
+        raise checks.fail("compression", "compressors", rule, text)
+    options = {"qsgd": {"bucket": None}, "terngrad": {"clip": None}}.get(name, {})
+    return getattr(compressors, name.replace("-", "_"))(*numbers, **options)
 
 
 def encoder_of(compressor: Any, memory: str) -> Any:
@@ -84,6 +122,53 @@ def encoder_of(compressor: Any, memory: str) -> Any:
     if memory == EF21:
         return Probed(compressors.ef21(compressor))
     return Probed(compressors.error_feedback(compressor, decay=float(memory == FEEDBACK)))
+
+
+@functools.cache
+def learning_task(dataset: str, hidden: tuple[int, ...], batch: int) -> Task:
+    """Return the task: a network of dense layers on the chosen data; one for all cells."""
+    sets = data.LOADERS[dataset]()
+    return probed(classification(models.mlp(hidden, sets.classes), sets, batch=batch))
+
+
+def compute(study: Any, setting: str, progress: Progress) -> xr.Dataset:
+    """Tune and train one setting: raw arrays, none of which depends on a bandwidth.
+
+    Update t of BSP takes step t of every worker, read at version t. No more of the clock is needed
+    here, so that every compute time is a second, and so is every update.
+    """
+    text, memory = parted(setting)
+    compressor = compressor_of(text)
+    task = learning_task(study.dataset, study.hidden, study.batch)
+    found = dtjax.compare(
+        {setting: dtjax.Arm(policies.bsp(), encoder_of(compressor, memory))},
+        dtjax.Cluster(n=study.workers, delay=delays.deterministic(1.0), examples=study.batch),
+        task,
+        optimizer=optimizer,
+        gradients=study.workers * study.updates,
+        progress=lambda done, planned: progress.share(done / planned),
+        **{name: getattr(study, name) for name in SAME},
+    )
+    whole = found.isel(world=0, arm=0, drop=True).rename(NAMED)[[*KEPT, *NAMED.values()]]
+    params = jax.eval_shape(task.init, task.data, jax.random.key(0))["model"]
+    whole = whole.assign(
+        bits=((), float(compressor.bits(params)), {"units": "bit"}),
+        family=compressor.family,
+        declared=declared(compressor, params),
+    )
+    whole.error.attrs["long_name"] = "sum over updates of the workers' mean |C(x) - x|^2 / |x|^2"
+    whole.carried.attrs["long_name"] = "sum over updates of the workers' mean |x| / |gradient|"
+    for name in ("target_updates", "tuning_updates"):
+        whole[name].attrs = {"note": "infinite: not reached"}
+    return whole
+
+
+def declared(compressor: Any, params: Any) -> float:
+    """Return the declared bound of |C(x) - x|^2 / |x|^2: of the worst tensor; NaN: none."""
+    values = [compressor.constant(leaf.shape) for leaf in jax.tree.leaves(params)]
+    if any(value is None for value in values):
+        return float("nan")
+    return float(max(1 - x if compressor.family == compressors.CONTRACTIVE else x for x in values))
 
 
 @pytree
@@ -139,7 +224,7 @@ def probed(task: Task) -> Task:
     """Return a task whose parameters have two more entries, `probe`, sums over the updates.
 
     Of the mean over the workers of |C(x) - x|^2 / |x|^2, and of |x| / |gradient|; x is what is
-    compressed, the gradient with what the memory adds. Measures `error_sum` and `carried_sum`.
+    compressed, the gradient with what the memory adds. Measures `error` and `carried`.
     """
 
     def init(data: Any, key: jax.Array) -> Any:
@@ -147,7 +232,7 @@ def probed(task: Task) -> Task:
 
     def evaluate(data: Any, params: Any) -> Any:
         error, carried = params["probe"]
-        return task.evaluate(data, params["model"]) | {"error_sum": error, "carried_sum": carried}
+        return task.evaluate(data, params["model"]) | {"error": error, "carried": carried}
 
     return dataclasses.replace(
         task,
@@ -159,125 +244,5 @@ def probed(task: Task) -> Task:
 
 def optimizer(rate: Any) -> Any:
     """Return SGD for the model; the probe is summed."""
-    import optax
-
     parts: Any = {"model": optax.sgd(rate), "probe": optax.scale(1.0)}
     return optax.partition(parts, {"model": "model", "probe": "probe"})
-
-
-def lanes(encoder: Any, count: int) -> Any:
-    """Repeat an encoder's numbers for so many runs."""
-    return jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], count, axis=0), encoder)
-
-
-def declared(compressor: Any, params: Any) -> float:
-    """Return the declared bound of |C(x) - x|^2 / |x|^2: of the worst tensor; NaN: none."""
-    values = [compressor.constant(leaf.shape) for leaf in jax.tree.leaves(params)]
-    if any(value is None for value in values):
-        return float("nan")
-    worst = [1 - x if compressor.family == compressors.CONTRACTIVE else x for x in values]
-    return float(max(worst))
-
-
-def bsp_trace(workers: int, updates: int, examples: float) -> Any:
-    """Return the trace of BSP: update t takes step t of every worker, read at version t.
-
-    No clock is needed: times decide only in which order a row is added up.
-    """
-    import dtjax
-
-    t = np.arange(updates)[:, None]
-    worker = np.broadcast_to(np.arange(workers), (updates, workers))
-    return dtjax.make_trace(
-        dt=np.zeros(updates),
-        worker=worker,
-        version=np.broadcast_to(t, worker.shape),
-        step=np.broadcast_to(t, worker.shape),
-        examples=examples,
-    )
-
-
-class Links(NamedTuple):
-    """Leaves of the network of one lane."""
-
-    payload: np.ndarray  # f[] bits
-    bandwidth: np.ndarray  # f[] bits a second
-    encode: np.ndarray  # f[] seconds
-    pull: np.ndarray  # f[] bits
-
-
-def update_seconds(links: Links, keys: Any, law: Any, workers: int, updates: int) -> np.ndarray:
-    """Simulate BSP's clock: the second of each update, under common random numbers.
-
-    Args:
-        links: leaves f[L].
-        keys: key[R].
-        law: of compute times.
-        workers: n.
-        updates: T.
-
-    Returns:
-        float64 [L, R, T].
-    """
-    import dtjax
-    from dtjax import network, policies
-    from dtjax.montecarlo.sharding import map_runs
-
-    def clock(one: Links, key: Any) -> Any:
-        star = network.star(
-            payload=one.payload, bandwidth=one.bandwidth, encode=one.encode, pull=one.pull
-        )
-        cluster = dtjax.Cluster(n=workers, delay=law, network=star)
-        run = dtjax.simulate(key, cluster, policies.bsp(), updates=updates, collect="seconds")
-        return run.dt
-
-    count, runs = len(links.payload), len(keys)
-    each = Links(*(np.repeat(np.asarray(leaf, float), runs) for leaf in links))
-    width = -(-count * runs // len(jax.local_devices()))
-    dt = map_runs(clock, each, keys[np.tile(np.arange(runs), count)], block=min(width, 512))
-    return np.cumsum(dt.reshape(count, runs, updates).astype(np.float64), axis=-1)
-
-
-def break_even(bandwidth: np.ndarray, own: np.ndarray, dense: np.ndarray) -> float:
-    """Find the bandwidth below which one sender is faster than another.
-
-    The ratio of their seconds is interpolated between bandwidths, logarithm against logarithm.
-
-    Args:
-        bandwidth: f[B], positive and finite.
-        own: f[B], seconds of the one; may be infinite.
-        dense: f[B], seconds of the other.
-
-    Returns:
-        The largest such bandwidth: 0 if it is faster at none, infinity if it is so at all of them.
-
-    Example:
-        >>> found = break_even(np.array([1.0, 100.0]), np.array([5.0, 2.0]), np.array([10.0, 1.0]))
-        >>> round(float(found), 6)
-        10.0
-    """
-    order = np.argsort(-bandwidth)
-    with np.errstate(divide="ignore"):
-        gain = np.log(ratio(own, dense))[order]
-    better = gain < 0
-    if not better.any():
-        return 0.0
-    first = int(np.argmax(better))
-    if first == 0:
-        return float("inf")
-    x, (a, b) = np.log(bandwidth[order]), gain[first - 1 : first + 1]
-    part = a / (a - b) if np.isfinite(a - b) else 1.0
-    return float(np.exp(x[first - 1] + part * (x[first] - x[first - 1])))
-
-
-def break_evens(bandwidth: np.ndarray, own: np.ndarray, dense: np.ndarray) -> tuple[float, ...]:
-    """Return the break-even bandwidth of the medians, with its 95 % interval.
-
-    Args:
-        bandwidth: f[B].
-        own: f[B, R].
-        dense: f[B, R], of the same runs.
-    """
-    samples = zip(resampled(own).T, resampled(dense).T, strict=True)
-    found = np.array([break_even(bandwidth, *pair) for pair in samples])
-    return break_even(bandwidth, median(own), median(dense)), *bounds(found).tolist()

@@ -16,24 +16,25 @@ import dtjax
 from dtjax import compressors, delays
 from studies import compression_report as report
 from studies import compression_runs as runs
+from studies import compression_seconds as clock
 
 
 def test_break_even() -> None:
     rate = np.array([1.0, 10.0, 100.0, 1000.0])
     dense = np.array([1000.0, 100.0, 20.0, 10.0])
     # Twice as fast, as fast, slower: where they meet. Between bandwidths powers are interpolated.
-    assert runs.break_even(rate, dense * [0.5, 0.5, 1, 2], dense) == pytest.approx(100)
-    assert runs.break_even(rate, dense * [0.5, 0.5, 2, 2], dense) == pytest.approx(10**1.5)
-    assert runs.break_even(rate, dense * [0.5, 0.5, 8, 8], dense) == pytest.approx(10**1.25)
-    assert runs.break_even(rate[::-1], (dense * [0.5, 0.5, 2, 2])[::-1], dense[::-1]) == (
+    assert clock.break_even(rate, dense * [0.5, 0.5, 1, 2], dense) == pytest.approx(100)
+    assert clock.break_even(rate, dense * [0.5, 0.5, 2, 2], dense) == pytest.approx(10**1.5)
+    assert clock.break_even(rate, dense * [0.5, 0.5, 8, 8], dense) == pytest.approx(10**1.25)
+    assert clock.break_even(rate[::-1], (dense * [0.5, 0.5, 2, 2])[::-1], dense[::-1]) == (
         pytest.approx(10**1.5)
     )
-    assert runs.break_even(rate, dense / 2, dense) == math.inf
-    assert runs.break_even(rate, dense, dense) == 0  # no faster
-    assert runs.break_even(rate, np.full(4, math.inf), dense) == 0
-    assert runs.break_even(rate, dense, np.full(4, math.inf)) == math.inf
+    assert clock.break_even(rate, dense / 2, dense) == math.inf
+    assert clock.break_even(rate, dense, dense) == 0  # no faster
+    assert clock.break_even(rate, np.full(4, math.inf), dense) == 0
+    assert clock.break_even(rate, dense, np.full(4, math.inf)) == math.inf
     own = np.stack([dense * [0.5, 0.5, 2, 2]] * 3, axis=-1)
-    found = runs.break_evens(rate, own, np.stack([dense] * 3, axis=-1))
+    found = clock.break_evens(rate, own, np.stack([dense] * 3, axis=-1))
     np.testing.assert_allclose(found, 10**1.5)
 
 
@@ -52,13 +53,31 @@ def test_the_verdict_on_a_memory() -> None:
 
 def test_seconds_of_bsp_in_closed_form() -> None:
     """Pull, compute and encode alike; then everyone's push through one ingress."""
-    bits, speed = np.array([80.0, 80.0, 8.0]), np.array([100.0, math.inf, 100.0])
-    links = runs.Links(bits, speed, np.array([0.0, 0.25, 0.25]), np.array([50.0, 50.0, 0.0]))
+    links = {
+        "payload": np.array([80.0, 80.0, 8.0]),
+        "bandwidth": np.array([100.0, math.inf, 100.0]),
+        "encode": np.array([0.0, 0.25, 0.25]),
+        "pull": np.array([50.0, 50.0, 0.0]),
+    }
     keys = jax.random.split(jax.random.key(0), 2)
-    found = runs.update_seconds(links, keys, delays.deterministic(1.0), 4, 3)
+    found = clock.update_seconds(keys, delays.deterministic(1.0), 4, 3, **links)
     update = np.array([0.5 + 1 + 3.2, 1 + 0.25, 1 + 0.25 + 0.32])
-    expected = np.broadcast_to(update[:, None, None] * np.arange(1, 4), found.shape)
+    expected = np.broadcast_to(update[:, None, None], found.shape)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_settings_have_the_memories_that_make_sense() -> None:
+    names = ("majority-sign", "identity", "int8", "scaled-sign")
+    assert runs.settings(names, ("feedback", "none", "ef21")) == (
+        "identity",
+        "majority-sign",
+        "int8 + feedback",
+        "int8",
+        "scaled-sign + feedback",
+        "scaled-sign",
+        "scaled-sign + ef21",
+    )
+    assert runs.settings(("majority-sign",), ("feedback",)) == ("identity",)
 
 
 GRADIENT = {"a": jnp.linspace(-1.0, 2.0, 30).reshape(10, 3), "b": jnp.array([0.5, -0.25])}
@@ -70,7 +89,7 @@ ENCODED = ("identity", "top-k:0.2", "random-k:0.5", "qsgd:4", "power-sgd:1", "sc
 
 @pytest.mark.parametrize("text", [*ENCODED, "majority-sign"])
 def test_without_a_memory_a_message_is_that_of_the_compressor(text: str) -> None:
-    compressor = runs.compressor_of("test", text)
+    compressor = runs.compressor_of(text)
     encoder = runs.encoder_of(compressor, "none")
     params = {"model": GRADIENT, "probe": jnp.zeros(2)}
     memory, plain = encoder.memory(params), compressor.memory(GRADIENT)

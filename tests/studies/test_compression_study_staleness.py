@@ -1,10 +1,10 @@
-"""The map of staleness and sparsity at its smoke size: files, numbers, resuming, errors."""
+"""The map of staleness and sparsity at a tiny size, in this process: numbers, resuming, errors."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
-import runpy
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +13,21 @@ import pytest
 import xarray as xr
 
 import dtjax
-from compression_study import ROOT, SMALL, Ran, environment, run, stamps
-from dtjax.experiment import study
+from asked import Asked, asked, drawn
+from dtjax.experiment import files
 from studies import compression_interaction as interactions
+from studies.compression_staleness import CompressionStaleness
+from studies.compression_staleness_runs import trace_of
 
-SCRIPT = ROOT / "studies" / "compression_staleness.py"
+TINY = CompressionStaleness(smoke=True, workers=4, runs=3, staleness=(2,), shares=(0.1,))
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    folder = tmp_path_factory.mktemp("staleness")
-    env, out = environment(folder / "cache"), folder / "out"
-    done = run(env, SCRIPT, out, *SMALL, "--staleness", "2", "--shares", "0.1")
-    assert done.returncode == 0, done.stderr
-    return Ran(out, done.stdout, env)
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    return asked(TINY, tmp_path_factory.mktemp("staleness"))
 
 
-def test_the_map_of_staleness(ran: Ran) -> None:
+def test_the_map_of_staleness(ran: Asked) -> None:
     whole = ran.whole
     sizes = {"memory": 2, "staleness": 2, "share": 2, "run": 3}
     assert sizes.items() <= dict(whole.sizes).items()
@@ -39,34 +37,41 @@ def test_the_map_of_staleness(ran: Ran) -> None:
     np.testing.assert_array_equal(
         dense.test_loss.sel(memory="feedback"), dense.test_loss.sel(memory="none")
     )
-    assert (whole.isel(evaluation=0).test_loss == whole.test_loss[0, 0, 0, :, 0]).all()
+    start = whole.isel(evaluation=0).test_loss
+    assert (start == start.isel(memory=0, staleness=0, share=0)).all()
     assert whole.attrs["study"] == "compression_staleness"
-    found = re.findall(r"^memory \w+: staleness and sparsity .*A = -?\d", ran.stdout, re.M)
-    assert len(found) == 2 and "nan" not in ran.stdout
-    assert (ran.out / "compression_staleness.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_every_gradient_has_the_staleness_asked_for() -> None:
-    script = runpy.run_path(str(SCRIPT), run_name="compression_staleness")
-    config = script["Config"](updates=40, workers=4, staleness=(0, 3))
-    for tau in (0, 3):
-        trace = script["trace_of"](config, tau)
-        stale = np.asarray(dtjax.staleness(trace))[:, 0]
-        assert (stale == np.minimum(np.arange(40), tau)).all()
-        assert (np.asarray(trace.worker)[:, 0] == np.arange(40) % 4).all()
-        assert (np.asarray(trace.step)[:, 0] == np.arange(40) // 4).all()
-        assert trace.slots == 4 and int(np.max(trace.slot)) <= tau
+def test_the_report_says_how_costs_go_together(ran: Asked) -> None:
+    found = re.findall(r"^memory \w+: staleness and sparsity .*A = -?\d", ran.report, re.M)
+    assert len(found) == 2 and "nan" not in ran.report
+    one = ran.whole.sel(memory="none")
+    line = ran.report[ran.report.index("memory: none") :].splitlines()[3]
+    middle = np.median(interactions.losses(one)[0, 0])
+    assert line.split()[:2] == ["0", f"{middle:.3g}"]
 
 
-def test_a_second_map_trains_nothing(ran: Ran) -> None:
-    before = stamps(ran.out / "parts")
+def test_the_picture_is_drawn(ran: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn(ran.file, monkeypatch)
+
+
+@pytest.mark.parametrize("tau", [0, 3, 40])
+def test_every_gradient_has_the_staleness_asked_for(tau: int) -> None:
+    study = CompressionStaleness(updates=60, workers=4)
+    trace = trace_of(study, tau)
+    stale = np.asarray(dtjax.staleness(trace))[:, 0]
+    assert (stale == np.minimum(np.arange(60), tau)).all()
+    assert (np.asarray(trace.worker)[:, 0] == np.arange(60) % 4).all()
+    assert (np.asarray(trace.step)[:, 0] == np.arange(60) // 4).all()
+    assert trace.slots == (32 if tau < 32 else 64) and int(np.max(trace.slot)) <= tau
+
+
+def test_a_second_map_trains_nothing(ran: Asked) -> None:
+    before = ran.parts()
     assert len(before) == 4
-    small = [*SMALL, "--staleness", "2", "--shares", "0.1", "--memories", "none", "--no-figure"]
-    done = run(ran.env, SCRIPT, ran.out, *small)
-    assert done.returncode == 0, done.stderr
-    assert stamps(ran.out / "parts") == before
-    first = ran.stdout[ran.stdout.index("memory: none") :].splitlines()[1:5]
-    assert first == done.stdout[done.stdout.index("memory: none") :].splitlines()[1:5]
+    again = asked(dataclasses.replace(TINY, memories=("none",)), ran.study.folder)
+    assert again.parts() == before
+    xr.testing.assert_equal(again.whole.test_loss, ran.whole.test_loss.sel(memory=["none"]))
 
 
 def grid(combine: Any, scatter: float = 1e-4) -> np.ndarray:
@@ -105,21 +110,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("wrong", "message"), WRONG, ids=[str(wrong) for wrong, _ in WRONG])
-def test_bad_settings_of_the_map(wrong: dict[str, Any], message: str) -> None:
-    script = runpy.run_path(str(SCRIPT), run_name="compression_staleness")
+def test_wrong_settings_of_the_map_are_rejected(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"compression_staleness: {message}"):
-        script["settle"](script["Config"](**wrong))
+        CompressionStaleness(**wrong).settled()
 
 
-def test_errors_are_one_line_and_a_code(ran: Ran, tmp_path: Path) -> None:
-    done = run(ran.env, SCRIPT, tmp_path / "out", "--rates", "-1")
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
-    assert not list(tmp_path.rglob("*.nc"))
-
-
-def test_the_figure_wants_its_own_study(tmp_path: Path) -> None:
-    study.write(xr.Dataset(attrs={"study": "other"}), tmp_path / "x.nc")
-    script = runpy.run_path(str(ROOT / "figures" / "compression_staleness.py"), run_name="figure")
-    with pytest.raises(ValueError, match="must be a result of studies/compression_staleness.py"):
-        script["main"](script["Options"](tmp_path / "x.nc", tmp_path / "x.png"))
+def test_the_figure_rejects_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.write(xr.Dataset(attrs={"study": "other"}), tmp_path / "x.nc")
+    with pytest.raises(SystemExit, match="must be a result of studies/compression_staleness.py"):
+        drawn(tmp_path / "x.nc", monkeypatch, "compression_staleness")

@@ -43,6 +43,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave tests of bits to the process that compiles as users do."""
     if OPTIMISED in os.environ:
         return
+    items.sort(key=lambda item: item.path.name != "test_bits.py")  # the longest: first
     bits = [item for item in items if item.get_closest_marker("bits")]
     config.hook.pytest_deselected(items=bits)
     items[:] = [item for item in items if item not in bits]

@@ -59,13 +59,11 @@ def lanes() -> tuple[dtjax.Run, int]:
     return jax.tree.map(np.asarray, runs), together()._cache_size()
 
 
-@pytest.mark.bits
 def test_there_are_150_vectors_and_one_compile_plays_them_all() -> None:
     assert len(cases()) == 150
     assert lanes()[1] == 1
 
 
-@pytest.mark.bits
 @pytest.mark.parametrize("index", range(len(NAMES)), ids=NAMES)
 def test_lane(index: int) -> None:
     meets(lane(lanes()[0], index), cases()[index])

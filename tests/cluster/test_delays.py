@@ -70,6 +70,7 @@ def test_the_exponential_tail_reaches_45_means() -> None:
     assert float(law.isf(survivals([(0, 2**30)])[0])) == pytest.approx(34 * math.log(2), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_largest_of_many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 2e8, log 2e8 + a Gumbel number; from 23-bit uniforms it would be 15.94."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))

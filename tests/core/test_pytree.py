@@ -33,13 +33,13 @@ def test_no_two_classes_have_equal_structures() -> None:
 
 
 def test_hundreds_of_classes_have_their_own_programs() -> None:
-    """With JAX's own function one in ten is given another's."""
+    """With JAX's own function one in ten is given another's: 60 all right have p = .002."""
 
     def own(number: int) -> Any:
         return pytree(dataclass(frozen=True)(type(f"Kind{number}", (), {"number": number})))
 
     call = jax.jit(lambda kind: jnp.int32(kind.number))
-    assert [int(call(own(number)())) for number in range(200)] == list(range(200))
+    assert [int(call(own(number)())) for number in range(60)] == list(range(60))
 
 
 def test_static_fields_and_paths() -> None:

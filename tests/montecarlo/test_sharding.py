@@ -108,7 +108,6 @@ test_sharding.write({str(path)!r})
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.bits
 @pytest.mark.parametrize("count", [1, 5])
 def test_the_number_of_runs_changes_no_bit(count: int) -> None:
     keys, run, rates = inputs()
@@ -117,7 +116,6 @@ def test_the_number_of_runs_changes_no_bit(count: int) -> None:
     same(result, jax.tree.map(lambda leaf: leaf[:count], trained()[1]))
 
 
-@pytest.mark.bits
 def test_many_trainings_are_the_vmapped_replay() -> None:
     keys, run, rates = inputs()
     result = trained()[1]

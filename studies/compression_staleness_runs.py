@@ -70,7 +70,10 @@ def compute(study: Any, memory: str, staleness: int, progress: Progress) -> xr.D
         for place, one in enumerate(trained)
     ]
     whole = join([parts], "only", "share").isel(only=0, drop=True)
-    return whole.assign_coords(share=list(study.shares), run=range(study.runs))
+    # Cells whose grids of rates grew are longer: a coordinate of `candidate` could not be joined.
+    return whole.drop_vars(list(whole.coords)).assign_coords(
+        share=list(study.shares), run=range(study.runs)
+    )
 
 
 @functools.cache

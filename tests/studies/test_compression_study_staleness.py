@@ -40,6 +40,7 @@ def test_the_map_of_staleness(ran: Asked) -> None:
     start = whole.isel(evaluation=0).test_loss
     assert (start == start.isel(memory=0, staleness=0, share=0)).all()
     assert whole.attrs["study"] == "compression_staleness"
+    assert set(whole.coords) == {"memory", "staleness", "share", "run"}
 
 
 def test_the_report_says_how_costs_go_together(ran: Asked) -> None:

@@ -58,7 +58,15 @@ def test_the_worked_schedules(capsys: pytest.CaptureFixture[str], policy: str) -
         ]
         for i, update in enumerate(expected.updates)
     ]
-    columns = ("started", "useful_count", "useful", "discarded", "cancelled", "in_flight", "waiting")
+    columns = (
+        "started",
+        "useful_count",
+        "useful",
+        "discarded",
+        "cancelled",
+        "in_flight",
+        "waiting",
+    )
     table_ = [[w, *(getattr(expected, c)[w] for c in columns)] for w in range(3)]
     assert [[float(cell) for cell in row] for row in workers] == table_
     assert sums["seconds"] == 15

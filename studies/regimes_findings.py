@@ -13,7 +13,6 @@ from studies.regimes_runs import COMPRESSORS, gradients_an_update
 if TYPE_CHECKING:
     import xarray as xr
 
-    from studies.regimes import Config
 
 BOUND = ("middle", "low", "high")
 
@@ -102,13 +101,13 @@ def break_even(
     return np.array([at, *bounds(np.nan_to_num(found, nan=at))])
 
 
-def compute_seconds(config: Config, n: int, k: int) -> float:
+def compute_seconds(config: Any, n: int, k: int) -> float:
     """Return the expected k-th smallest of n compute times."""
     return config.shift + config.mean * sum(1.0 / (n - j) for j in range(k))
 
 
 def guess(
-    config: Config, policy: str, n: int, k: int, *, bits: Any, dense: float, links: tuple[Any, Any]
+    config: Any, policy: str, n: int, k: int, *, bits: Any, dense: float, links: tuple[Any, Any]
 ) -> np.ndarray:
     """Guess the seconds of an update: compute + encode + pull + k bits / bandwidth.
 
@@ -132,7 +131,7 @@ def guess(
     return compute_seconds(config, n, k) + encode + pull + k * bits / bandwidth
 
 
-def findings(config: Config, whole: xr.Dataset) -> dict[str, Any]:
+def findings(config: Any, whole: xr.Dataset) -> dict[str, Any]:
     """Return winners, leads, crossings and guesses, as variables to be assigned."""
     grid = ("policy", "workers", "bandwidth", "encode_rate")
     sizes = tuple(whole.sizes[dim] for dim in grid)
@@ -173,7 +172,7 @@ def findings(config: Config, whole: xr.Dataset) -> dict[str, Any]:
     return found
 
 
-def guessed(config: Config, whole: xr.Dataset) -> xr.DataArray:
+def guessed(config: Any, whole: xr.Dataset) -> xr.DataArray:
     """Return the guessed seconds of an update of every cell."""
     import xarray as xr
 

@@ -21,7 +21,6 @@ import numpy as np
 from dtjax.core.pytree import pytree
 
 if TYPE_CHECKING:
-    from studies.regimes import Config
 
 COMPRESSORS = ("none", "sparse", "quantised")
 SIDE_BY_SIDE = 64
@@ -67,7 +66,7 @@ class Choice:
         return tuple(kept for kept, _ in results), sent
 
 
-def encoders(config: Config) -> tuple[Any, ...]:
+def encoders(config: Any) -> tuple[Any, ...]:
     """Return the encoders, by the order of COMPRESSORS."""
     from dtjax import compressors
 
@@ -78,7 +77,7 @@ def encoders(config: Config) -> tuple[Any, ...]:
     return compressors.identity(), compressors.whole(sparse), quantised
 
 
-def gradients_an_update(config: Config, policy: str, n: int) -> int:
+def gradients_an_update(config: Any, policy: str, n: int) -> int:
     """Return how many gradients an update of a policy has."""
     if policy == "asp":
         return 1
@@ -88,7 +87,7 @@ def gradients_an_update(config: Config, policy: str, n: int) -> int:
 class Lab:
     """Compiled clocks and trainings, shared by all parts of the study."""
 
-    def __init__(self, config: Config, advance: Any) -> None:
+    def __init__(self, config: Any, advance: Any) -> None:
         """Prepare; `advance(more, done)` is told the gradients to be trained and those trained."""
         import optax
 

@@ -16,16 +16,14 @@ from studies.regimes_runs import COMPRESSORS, gradients_an_update
 if TYPE_CHECKING:
     import xarray as xr
 
-    from studies.regimes import Config
 
-
-def tables(config: Config, whole: xr.Dataset) -> str:
+def tables(config: Any, whole: xr.Dataset) -> str:
     """Lay out every cell, the server's seconds, and a line for each finding."""
     lines = [_cells(config, whole), "", _server(config, whole), ""]
     return "\n".join(lines + notes(config, whole))
 
 
-def _cells(config: Config, whole: xr.Dataset) -> str:
+def _cells(config: Any, whole: xr.Dataset) -> str:
     dense = float(whole.bits.isel(policy=0, workers=0).sel(compressor="none"))
     headers = ["policy", "workers", "bits/s", "push s", "encode s", *COMPRESSORS, "first", "lead"]
     headers += ["guess", "s/update", "useful", "link", "waiting", "cancelled"]
@@ -80,7 +78,7 @@ def _interval(bounds: Any, unit: str = "") -> str:
     return f"{words[0]}{unit} [{words[1]}, {words[2]}]"
 
 
-def _server(config: Config, whole: xr.Dataset) -> str:
+def _server(config: Any, whole: xr.Dataset) -> str:
     headers = ["workers", "load", "apply s", *config.policies]
     asp = "asp" in config.policies
     headers += ["asp's rate", "staleness", "queueing"] if asp else []
@@ -104,7 +102,7 @@ def _server(config: Config, whole: xr.Dataset) -> str:
     return "\n".join([title, table(headers, rows)])
 
 
-def notes(config: Config, whole: xr.Dataset) -> list[str]:
+def notes(config: Any, whole: xr.Dataset) -> list[str]:
     """Write one line for each finding."""
     lines = []
     for policy in config.policies:
@@ -129,7 +127,7 @@ def notes(config: Config, whole: xr.Dataset) -> list[str]:
     return lines
 
 
-def _where(config: Config, whole: xr.Dataset, policy: str, n: int) -> str:
+def _where(config: Any, whole: xr.Dataset, policy: str, n: int) -> str:
     """Say where compression pays and what wins where."""
     one = whole.sel(policy=policy, workers=n)
     winner, clear = (
@@ -170,7 +168,7 @@ def _overall(whole: xr.Dataset, n: int) -> str:
     return f"{n} workers: least median of all in {len(flat)} cells: {', '.join(counts)}"
 
 
-def _encode(config: Config, whole: xr.Dataset, policy: str, n: int) -> str:
+def _encode(config: Any, whole: xr.Dataset, policy: str, n: int) -> str:
     """Say how long encoding may take, measured and guessed."""
     one = whole.sel(policy=policy, workers=n).isel(encode_rate=-1)
     bits = one.bits.values
@@ -201,7 +199,7 @@ def _encode(config: Config, whole: xr.Dataset, policy: str, n: int) -> str:
     return text + "; ".join(parts) + f"; sparse longer than quantised by {', '.join(longer)}"
 
 
-def _guesses(config: Config, whole: xr.Dataset) -> list[str]:
+def _guesses(config: Any, whole: xr.Dataset) -> list[str]:
     """Compare the closed form with what was measured."""
     lines = []
     for policy in config.policies:
@@ -217,7 +215,7 @@ def _guesses(config: Config, whole: xr.Dataset) -> list[str]:
     return lines
 
 
-def _crossings(config: Config, whole: xr.Dataset, n: int) -> list[str]:
+def _crossings(config: Any, whole: xr.Dataset, n: int) -> list[str]:
     """Say from which server seconds on ASP stops paying, and what one would guess."""
     one = whole.sel(workers=n)
     asp = one.sel(policy="asp", load=0.0)

@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dtjax.experiment import Progress
-    from studies.tradeoff import Tradeoff
 
 SAME = ("rates", "target", "runs", "tuning_runs", "window", "evaluate_every", "widenings", "seed")
 """Settings that `dtjax.compare` has by the same names."""
 
 
-def compute(study: Tradeoff, policy: str, world: str, progress: Progress) -> xr.Dataset:
+def compute(study: Any, policy: str, world: str, progress: Progress) -> xr.Dataset:
     """Tune and train one policy in one world."""
     if study.pull and study.bandwidth is None:
         raise checks.fail("tradeoff", "pull", "must not be given without bandwidth", study.pull)
@@ -48,7 +47,7 @@ def compute(study: Tradeoff, policy: str, world: str, progress: Progress) -> xr.
     return found.isel(world=0, arm=0, drop=True)
 
 
-def _rule(study: Tradeoff, policy: str) -> Any:
+def _rule(study: Any, policy: str) -> Any:
     """Return a policy with the numbers that it takes."""
     if policy == "ssp":
         return policy_of(policy, bound=study.bound)
@@ -56,7 +55,7 @@ def _rule(study: Tradeoff, policy: str) -> Any:
     return policy_of(policy, k=k) if policy.startswith("k-") else policy_of(policy)
 
 
-def _law(study: Tradeoff, world: str) -> Any:
+def _law(study: Any, world: str) -> Any:
     base = delays.exponential(study.mean, shift=study.shift)
     if world == "exponential":
         return base
@@ -65,7 +64,7 @@ def _law(study: Tradeoff, world: str) -> Any:
     )
 
 
-def _links(study: Tradeoff, bits: float) -> Any:
+def _links(study: Any, bits: float) -> Any:
     pull, bandwidth = bits if study.pull else None, study.bandwidth or math.inf
     return network.star(payload=bits, bandwidth=bandwidth, pull=pull)
 

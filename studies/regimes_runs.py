@@ -13,14 +13,12 @@ import dataclasses
 import hashlib
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from dtjax.core.pytree import pytree
-
-if TYPE_CHECKING:
 
 COMPRESSORS = ("none", "sparse", "quantised")
 SIDE_BY_SIDE = 64

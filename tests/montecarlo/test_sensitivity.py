@@ -71,6 +71,7 @@ def test_exponential_times(policy: str) -> None:
     assert found.mean.by.sum() == pytest.approx(found.seconds, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", RULES)
 def test_exponential_times_with_a_shift(policy: str) -> None:
     law, rule = exponential(SHIFT), RULES[policy]

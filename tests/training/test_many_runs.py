@@ -59,7 +59,10 @@ def test_the_bits_are_those_of_the_vmapped_replay(encoder: Any) -> None:
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
-@pytest.mark.parametrize(("k", "every"), [(3, 7), (3, 2), (1, 7), (4, 100)])
+SLOW = [pytest.param(*case, marks=pytest.mark.slow) for case in ((3, 2), (1, 7), (4, 100))]
+
+
+@pytest.mark.parametrize(("k", "every"), [(3, 7), *SLOW])
 def test_evaluations_are_at_the_first_update_with_so_many_gradients(k: int, every: int) -> None:
     """Beside an evaluation at every update, from which those that are due are picked."""
 

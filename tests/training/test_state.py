@@ -73,6 +73,7 @@ def linen_loop(task: dtjax.Task, first: Any, batches: Any) -> Any:
     return params, state
 
 
+@pytest.mark.slow
 def test_one_worker_is_the_training_loop_of_a_linen_user() -> None:
     task, (_, first, batches) = problem(LinenNet()), keys()
     result = train(task, alone(), adamw())
@@ -129,6 +130,7 @@ def test_the_server_keeps_the_running_mean_of_the_batches_that_it_uses() -> None
     np.testing.assert_allclose(found[1], var, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_statistics_stay_positive_where_staleness_is_long() -> None:
     # Differences to the version read, added up, would swing: 0.2 x 40 updates of staleness.
     t = np.arange(160)[:, None]

@@ -16,7 +16,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "jupyter_execute"]
 default_role = "literal"  # docstrings write `name` for code
 html_theme = "furo"
 html_title = "dtjax"

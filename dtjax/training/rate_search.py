@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,32 +133,3 @@ class RateSearch:
         warning = f"the best rate, {best:g}, is the {edge} that was tried" if edge else ""
         seconds = np.stack([self._seen(cell, rate)[0] for rate in grid])
         return Choice(best, warning, np.array(grid), seconds)
-
-
-def choose_rate(
-    rates: Sequence[float],
-    train: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
-    *,
-    widenings: int = 3,
-) -> Choice:
-    """Find the rate of one cell: see `RateSearch`.
-
-    Args:
-        rates: f[C], to begin with, positive.
-        train: from rates f[C] to (seconds to the target [C, R], infinite where it is not reached;
-            final quality [C, R], larger is better).
-        widenings: how often the grid may grow.
-
-    Raises:
-        ValueError: if there is no rate, or one is not positive.
-
-    Example:
-        >>> choose_rate([1.0], lambda r: (abs(np.log2(r / 2.0))[:, None], -r[:, None])).rate
-        2.0
-    """
-    search = RateSearch({"": rates}, widenings=widenings)
-    while wanted := search.ask():
-        tried = [rate for _, rate in wanted]
-        for rate, seconds, quality in zip(tried, *train(np.array(tried)), strict=True):
-            search.tell("", rate, seconds, quality)
-    return search.choices()[""]

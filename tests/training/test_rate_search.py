@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtjax.training.rate_search import RateSearch, choose_rate
+from dtjax.training.rate_search import RateSearch
 
 OPTIMA = {"low": 0.1, "middle": 1.0, "high": 16.0}
 
@@ -83,7 +83,7 @@ def test_pools_judge_a_cell_by_the_runs_of_others() -> None:
 )
 def test_bad_rates(rates: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"RateSearch: {message}"):
-        choose_rate(rates, lambda rates: (rates, rates))
+        RateSearch({"cell": rates})
 
 
 def test_choices_need_all_answers() -> None:
